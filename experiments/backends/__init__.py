@@ -1,4 +1,4 @@
-"""CPU libraries for matrix products; measurements, not assumptions, decide the fastest."""
+"""CPU libraries for matrix products; the study measures the libraries to find the fastest."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _BY_NAME = {backend.name: backend for backend in BACKENDS}
 # Type for experiment parameters that take one of these names.
 Library = Annotated[str, "a library's name"]
 NAMES = tuple(_BY_NAME)
-# Names for groups in presets: all core types for this processor architecture, and any other BLAS installed (possibly
-# none).
+# Names that stand for several libraries in presets: OpenBLAS for each core type in this processor architecture, and all
+# other BLAS libraries that are installed (possibly none).
 GROUPS = ("openblas-*", "other-blas")
 
 

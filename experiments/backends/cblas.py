@@ -19,7 +19,7 @@ _ROW_MAJOR, _AS_IT_IS = 101, 111
 class Cblas(Backend):
     """cblas_sgemm and cblas_dgemm from a shared library with 32-bit sizes.
 
-    libraries: names to look for, as a linker takes them (-lNAME) or as a file.
+    libraries: names to look for, either as a linker takes them (-lNAME) or as a path to a file.
     """
 
     def __init__(self, name: str, libraries: tuple[str, ...]) -> None:
@@ -44,7 +44,7 @@ class Cblas(Backend):
         out = torch.empty(m, n, dtype=a.dtype)
         layout = (_ROW_MAJOR, _AS_IT_IS, _AS_IT_IS, m, n, k)
         operands = (1.0, a.data_ptr(), k, b.data_ptr(), n, 0.0, out.data_ptr(), n)
-        # Set the limit again: an earlier limit did not reach a library that was not loaded yet.
+        # Set the thread limit again, because an earlier limit did not reach a library that was not loaded yet.
         limits = threadpool_limits(limits=threads, user_api="blas")
 
         def product() -> torch.Tensor:

@@ -18,7 +18,7 @@ COMPILED: dict[str, dict[str, Any]] = {"scalar": {}, "simd": {"fastmath": True}}
 
 
 def dot_products(a: Any, bt: Any, c: Any, m: int, n: int, k: int, zero: Any) -> None:
-    """Compute c = a @ bt.T on flat row-major sequences: a (m, k), bt (n, k), c (m, n); zero in their number format."""
+    """Compute c = a @ bt.T on flat row-major sequences: a (m, k), bt (n, k), c (m, n). zero: 0 in their format."""
     for i in range(m):
         for j in range(n):
             total = zero

@@ -1,4 +1,4 @@
-"""NumPy's product: OpenBLAS from its wheels, with its own choice of kernels or those for a named core."""
+"""NumPy's product from the OpenBLAS in NumPy's wheels, which chooses its kernels or takes those for a named core."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# OpenBLAS's names for cores with kernels in its builds and fused multiply-adds (DYNAMIC_LIST in its Makefile.system,
-# driver/others/dynamic*.c).
+# OpenBLAS's names for cores that have fused multiply-adds and for which its builds have kernels (DYNAMIC_LIST in
+# Makefile.system, driver/others/dynamic*.c).
 CORE_TYPES_X86 = ("Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids")
 CORE_TYPES_ARM = ("ARMV8", "NEOVERSEN1", "NEOVERSEV1", "NEOVERSEN2", "VORTEX")
 VARIABLE = "OPENBLAS_CORETYPE"
@@ -44,7 +44,7 @@ class NumPy(Backend):
         return product
 
     def _require_core_type(self) -> None:
-        """Raise Unsupported unless OpenBLAS uses the requested kernels: it ignores requests that it cannot meet."""
+        """Raise Unsupported unless OpenBLAS uses the requested kernels, because it ignores requests it cannot meet."""
         actual = core_type()
         if not actual:
             raise Unsupported("NumPy's BLAS is not OpenBLAS")

@@ -16,9 +16,10 @@ _DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 
 
 def dot_ir(accumulators: int = ACCUMULATORS) -> str:
-    """Return IR for a loop of x = (x + b.c) + b.d on registers only; with d = -c nothing grows, and bits toggle.
+    """Return IR for a loop of x = (x + b.c) + b.d that uses registers only.
 
-    The intermediate sums, x + b.c, are stored at the end, to keep LLVM from dropping them.
+    With d = -c the sums do not grow, but their bits toggle. The intermediate sums, x + b.c, are stored at the end, to
+    keep LLVM from dropping them.
     """
     sums, pairs = f"<{LANES} x float>", f"<{LANES * PAIR} x bfloat>"
     indices = range(accumulators)
@@ -61,9 +62,9 @@ def unsupported_reason() -> str:
 
 
 def dot(threads: int) -> tuple[Callable[[int], float], int]:
-    """Return (kernel(n) -> largest relative error, multiply-adds per n over all threads).
+    """Return (kernel(n) -> largest relative error, number of multiply-adds in one of the n loops, over all threads).
 
-    Raises Unsupported if the core lacks the instruction, or has faster units.
+    Raises Unsupported if the core lacks the instruction, or has faster matrix units.
     """
     import numpy as np
 

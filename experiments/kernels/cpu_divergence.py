@@ -20,7 +20,10 @@ UNROLLED = 4
 
 
 def _arm_ir(arm: int, type_: str, start: str, after: str) -> str:
-    """Return blocks %arm and %rounds: an arm's rounds on `start`, then a jump to `after`; the last %x is the result."""
+    """Return the IR blocks %arm and %rounds, which run an arm's rounds on `start` and then jump to `after`.
+
+    The last %x is the result.
+    """
     lanes = GROUP if type_ != "i32" else 1
 
     def broadcast(value: int) -> str:
@@ -45,7 +48,7 @@ rounds{arm}:
 
 
 def _loop_ir(body: str, step: int) -> str:
-    """Return IR that runs `body`, from label %each to label %next, for each turn and each `step` elements."""
+    """Return IR that runs `body` once per turn for every `step` elements; `body` goes from label %each to %next."""
     return f"""
 define void @kernel(ptr %table, ptr %xs, i64 %elements, i64 %turns, i32 %mask) {{
 entry:
@@ -131,7 +134,7 @@ taken:
 
 
 def cpu_paths(kind: Literal["masked", "branching"]) -> Paths:
-    """Return a callable (table, starts, ends, turns, paths), as for a GPU, on one core."""
+    """Return a callable (table, starts, ends, turns, paths) that runs on one core, like `cuda_paths` on a GPU."""
     address, _ = compile_ir(masked_ir() if kind == "masked" else branching_ir())
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_int32)(address)
 

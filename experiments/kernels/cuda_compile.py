@@ -51,7 +51,7 @@ def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...]
 
     grid and block: ints or tuples. arguments: tensors, or NumPy scalars of exactly the type that the kernel declares.
     shared_bytes: dynamic shared memory per block. Raises Unsupported without CuPy, and if the source does not compile
-    for this GPU (AMD's have no PTX, old ones lack instructions).
+    for this GPU (AMD's GPUs have no PTX, old GPUs lack instructions).
     """
     import torch
 
@@ -72,7 +72,7 @@ def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...]
             argument.data_ptr() if isinstance(argument, torch.Tensor) else argument for argument in arguments
         )
         sizes = [(size,) if isinstance(size, int) else size for size in (grid, block)]
-        # Use torch's current stream, which holds its events and its graph capture.
+        # Launch on torch's current stream, on which torch records events and captures graphs.
         with _wrap_stream(cupy, torch.cuda.current_stream()):
             function(*sizes, pointers, shared_mem=shared_bytes)
 
@@ -80,7 +80,10 @@ def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...]
 
 
 def _wrap_stream(cupy: Any, stream: Any) -> Any:
-    """Wrap torch's stream for CuPy, which leaves it alive: since version 14 by object, before by address."""
+    """Wrap torch's stream for CuPy, without handing over its ownership.
+
+    CuPy takes the stream object since version 14, and took its address before.
+    """
     takes = getattr(cupy.cuda.Stream, "from_external", None)
     if takes is not None and hasattr(stream, "__cuda_stream__"):
         return takes(stream)

@@ -9,10 +9,10 @@ from experiments.kernels.llvm_compile import compile_ir
 
 
 def chain_ir(length: int = 64) -> str:
-    """Return IR for a loop over `length` operations that each need the last one's result.
+    """Return IR for a loop over `length` operations that each need the result of the operation before.
 
-    xor and add take one cycle each on every current core. Alternating them prevents a closed form; reading registers
-    keeps them from being eliminated at renaming.
+    xor and add take one cycle each on every current core. They alternate, because a chain of one kind has a closed
+    form. Their operands are registers, because some cores eliminate operations with constants at renaming.
     """
     body = "\n".join(
         f"  %x{i + 1} = {'add' if i % 2 else 'xor'} i64 %x{i}, {'%a' if i % 2 else '%b'}" for i in range(length)
@@ -34,7 +34,7 @@ end:
 
 
 def chain() -> tuple[Callable[[int], int], int]:
-    """Return (kernel(n), operations per n) for a dependent chain, one cycle per operation."""
+    """Return (kernel(n), number of operations in one of the n loops) for a dependent chain; each takes one cycle."""
     length = 64
     address, _ = compile_ir(chain_ir(length))
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)

@@ -10,13 +10,16 @@ from typing import Any
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned_array, compile_ir, has_fma
 from experiments.workload import Dtype, Unsupported, largest_error
 
-# Accumulators in flight: enough to hide the latency of an FMA (4 cycles) on two pipes, few enough for AVX2's 16
-# registers.
+# Number of accumulators in flight: enough to hide the latency of an FMA (4 cycles) on two pipes, few enough for AVX2's
+# 16 registers.
 ACCUMULATORS = 12
 
 
 def fma_ir(dtype: Dtype, lanes: int, accumulators: int = ACCUMULATORS) -> str:
-    """Return IR for a loop of independent x = x*b + c on registers only; the stores keep LLVM from dropping it."""
+    """Return IR for a loop of independent x = x*b + c on registers only.
+
+    Stores after the loop keep LLVM from dropping it.
+    """
     scalar, suffix = IR_TYPE[dtype]
     vector = f"<{lanes} x {scalar}>" if lanes > 1 else scalar
     fma = f"@llvm.fma.v{lanes}{suffix}" if lanes > 1 else f"@llvm.fma.{suffix}"
@@ -50,7 +53,10 @@ end:
 
 
 def repeat_kernel(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float]) -> Callable[[int], float]:
-    """Return kernel(n): run the loop n times on each memory block, a thread per block; it returns the largest error."""
+    """Return kernel(n), which runs the loop n times on each memory block and returns the largest error.
+
+    Each block has its own thread.
+    """
     address, _ = compile_ir(ir)
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
     team = Team(len(memory))
@@ -66,7 +72,7 @@ def repeat_kernel(ir: str, memory: Sequence[Any], error: Callable[[Any, int], fl
 
 
 def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], float], int]:
-    """Return (kernel(n) -> largest relative error, multiply-adds per n over all threads).
+    """Return (kernel(n) -> largest relative error, number of multiply-adds in one of the n loops, over all threads).
 
     Raises Unsupported if the core has no fused multiply-add.
     """

@@ -21,18 +21,22 @@ from experiments.kernels.cuda_compile import compile_kernel
 if TYPE_CHECKING:
     import torch
 
-# A GPU issues one instruction for a warp with this many threads; a CPU's vectors take as many elements here.
+# Number of threads in a warp, for which a GPU issues one instruction; the CPU kernels use vectors with as many
+# elements.
 GROUP = 32
-# Long compared with the branch to an arm, short enough that all arms together fit an instruction cache.
+# Number of rounds in an arm: enough to take long compared with the branch to the arm, few enough that the code for all
+# arms fits an instruction cache.
 ROUNDS = 16
-# Odd, to make a round a bijection, and too complex for compilers to replace with shifts and adds.
+# Constants for the arms: odd, to make a round a bijection, and too complex for compilers to replace the multiplication
+# by shifts and adds.
 MULTIPLIERS = tuple(0x9E3779B1 * (2 * arm + 1) & 0xFFFFFFFF for arm in range(GROUP))
-# Rows in the table, a power of 2: a group starts at the row with its own number and advances by GROUP every turn. On a
-# CPU a row repeats after GROUP turns, with more jumps between than a core remembers.
+# Number of rows in the table, a power of 2: a group starts at the row with its own number and advances by GROUP every
+# turn. On a CPU a group meets the same row again after GROUP turns, after more jumps than a branch predictor remembers.
 ROWS = GROUP * GROUP
-# Elements on a CPU: few enough to stay in the L1 cache.
+# Number of elements on a CPU: few enough to stay in the L1 cache.
 CPU_ELEMENTS = GROUP * GROUP
-# One warp for each of a multiprocessor's four schedulers: larger blocks could not be spread as evenly.
+# Threads per block of chains: one warp for each of a multiprocessor's four schedulers. Larger blocks could not be
+# spread as evenly over the multiprocessors.
 CHAIN_BLOCK = 4 * GROUP
 PATH_BLOCK = 256
 
@@ -82,15 +86,16 @@ def thread_capacity(device: str) -> tuple[int, int]:
 
 
 def resident_threads(device: str) -> int:
-    """Return the threads in as many whole `paths` blocks as a GPU holds at once."""
+    """Return the number of threads that a GPU holds at once in whole blocks of the kernel `paths`."""
     multiprocessors, threads_each = thread_capacity(device)
     return multiprocessors * (threads_each // PATH_BLOCK) * PATH_BLOCK
 
 
 def launch_shape(threads: int, multiprocessors: int) -> tuple[int, int]:
-    """Return grid and block: fill all multiprocessors with warps first, then up to one warp per scheduler in a block.
+    """Return grid and block sizes that spread the threads evenly over all multiprocessors.
 
-    The hardware gives every multiprocessor a block before it gives any a second one.
+    A block has up to one warp per scheduler. The hardware gives every multiprocessor a block before it gives any
+    multiprocessor a second block.
     """
     share = -(-threads // multiprocessors)
     block = min(-(-share // GROUP) * GROUP, CHAIN_BLOCK)
@@ -112,7 +117,7 @@ def chains(device: str) -> Chains:
 def cuda_paths(device: str) -> Paths:
     """Return a callable (table, starts, ends, turns, paths), one thread per element. Raises Unsupported without CuPy.
 
-    table: bytes, shape (ROWS, GROUP); starts, ends: 32 bits per thread, whole groups.
+    table: bytes, shape (ROWS, GROUP). starts, ends: 32-bit numbers, one per thread, for whole groups of threads.
     """
     launch = compile_kernel(SOURCE, "paths", device)
 
@@ -127,7 +132,8 @@ def cuda_paths(device: str) -> Paths:
 def make_arm_table(random: np.random.Generator) -> Any:
     """Return an arm table: each row holds every arm once, in random order. Shape (ROWS, GROUP), uint8, NumPy.
 
-    With fewer paths, a power of 2, an arm's number modulo `paths` applies, so all are taken equally often.
+    The kernels take an arm's number modulo `paths`. As `paths` is a power of 2, they take all arms below it equally
+    often.
     """
     return random.permuted(np.tile(np.arange(GROUP, dtype=np.uint8), (ROWS, 1)), axis=1)
 
@@ -135,7 +141,8 @@ def make_arm_table(random: np.random.Generator) -> Any:
 def chain_ends(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
     """Return the chains' ends, in float64 rounded to float32 at every step. starts: float32 values in float64.
 
-    Squares are exact. Where |x| < 1/8 a sum may be rounded twice, which changes a bit once in some 2^29 steps.
+    Squares are exact in float64. If |x| < 1/8, a sum may be rounded twice (to float64, then to float32), which changes
+    a bit once in some 2^29 steps.
     """
     constant, x = float(np.float32(c)), starts
     for _ in range(steps):

@@ -1,8 +1,8 @@
 """LLVM IR compilation to machine code, with helpers for its callers: vector width, threads, aligned memory.
 
-The IR is not optimised: LLVM would otherwise fold a dependent chain into one multiplication. Only the code generator
-chooses instructions. Each kernel is a C function called without the interpreter lock, to let Python threads run it on
-several cores.
+The IR goes to LLVM's code generator without optimisation, because LLVM would fold a dependent chain into one
+multiplication. Each kernel is a C function called without the interpreter lock, to let Python threads run it on several
+cores.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import llvmlite.binding as llvm
 from experiments.workload import Dtype
 
 IR_TYPE = {Dtype.FLOAT32: ("float", "f32"), Dtype.FLOAT64: ("double", "f64")}
-_keep: list[Any] = []  # the engines own the machine code
+_keep: list[Any] = []  # keep the engines alive, because they own the machine code
 
 
 def vector_bytes() -> int:

@@ -58,7 +58,7 @@ Product = Callable[["torch.Tensor", "torch.Tensor", "torch.Tensor"], None]
 
 
 def product(kind: Literal["naive", "tiled"], device: str) -> Product:
-    """Return a callable (a, b, out) that writes a @ b: contiguous float32 tensors, (m, k), (k, n) and (m, n).
+    """Return a callable (a, b, out) that writes a @ b to out: contiguous float32, (m, k) by (k, n) to (m, n).
 
     It returns once the kernel is launched on PyTorch's current stream. Raises Unsupported without CuPy, and on GPUs
     for which the source does not compile.

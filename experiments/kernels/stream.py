@@ -10,7 +10,7 @@ from typing import Any
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned_array, compile_ir, vector_bytes
 from experiments.workload import Dtype
 
-# The scalar s, and the arrays that each operation reads and writes.
+# The scalar s, and the number of arrays that each operation reads or writes.
 STREAM_SCALAR = 3.0
 STREAM_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
@@ -18,8 +18,8 @@ STREAM_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 def stream_ir(op: str, dtype: Dtype, lanes: int, unroll: int = 4, nontemporal: bool = False) -> str:
     """Return IR for copy c = a, scale c = s*a, add c = a + b or triad c = a + s*b (McCalpin's STREAM).
 
-    The kernel goes `repeat` times over `blocks` blocks, unroll*lanes elements each. With plain stores the caches first
-    read each line to write, traffic that STREAM does not count; non-temporal stores bypass the caches.
+    The kernel goes `repeat` times over `blocks` blocks, unroll*lanes elements each. Before a plain store, the cache
+    reads the line to overwrite. STREAM does not count this traffic, and non-temporal stores avoid it.
     """
     scalar, _ = IR_TYPE[dtype]
     hint = ", !nontemporal !0" if nontemporal else ""
@@ -80,7 +80,7 @@ def stream(
 ) -> Callable[[int], None]:
     """Return kernel(repeat): `op` over NumPy arrays (c, a, b), each thread on its own contiguous part.
 
-    Elements past a multiple of the threads' common block are left out: see `stream_elements`.
+    The kernel leaves out the last elements if they do not fill one block per thread: see `stream_elements`.
     """
 
     lanes = vector_bytes() // dtype.itemsize
@@ -101,6 +101,6 @@ def stream(
 
 
 def stream_elements(length: int, dtype: Dtype, threads: int) -> int:
-    """Return how many of `length` elements `stream` touches: whole blocks for every thread."""
+    """Return the number of elements, out of `length`, that `stream` touches: the same whole blocks for every thread."""
     block = 4 * (vector_bytes() // dtype.itemsize) * threads
     return length // block * block

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 # BLOCK: threads per block. UNROLL: loads per operand that a thread starts before it waits. WIDTH: bytes per load.
 BLOCK, UNROLL, WIDTH = 256, 4, 16
-# Blocks that every multiprocessor can hold at once: all have at least 1,024 threads, with 64 registers each.
+# Number of blocks that any multiprocessor holds at once, since each has room for 1,024 threads with 64 registers each.
 RESIDENT = 4
 
 OPTIONS = tuple(
@@ -110,8 +110,8 @@ def vector_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
         if any(array.data_ptr() % WIDTH for array in (c, a, b)):
             raise ValueError(f"accesses of {WIDTH} bytes need arrays that start on a multiple of that")
         tiles = max(1, -(-c.numel() // (UNROLL * BLOCK * WIDTH // dtype.itemsize)))
-        # One pass: a block per tile, to let fast multiprocessors do more. Several passes: no more blocks than run at
-        # once, because a later block would process its tiles after the others finish all passes.
+        # For one pass, launch a block per tile, to let fast multiprocessors do more. For several passes, launch no more
+        # blocks than run at once, because a later block would process its tiles after the others finish all passes.
         blocks = tiles if passes == 1 else min(tiles, resident_blocks)
         launch(blocks, BLOCK, c, a, b, np.int64(c.numel()), np.int64(passes))
 

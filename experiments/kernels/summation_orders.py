@@ -19,7 +19,7 @@ BLOCK = 32  # terms per block in a blocked sum
 def visit_cells(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
     """Compute the listed cells of c = a @ bt.T in turn, each by the same sequential dot product.
 
-    a (m, k), bt (n, k), c (m, n); cells: numbers i*n + j; zero in their number format.
+    a (m, k), bt (n, k), c (m, n). cells: cell numbers i*n + j. zero: the number 0 in the operands' format.
     """
     n, k = bt.shape
     for cell in cells:
@@ -30,7 +30,7 @@ def visit_cells(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
         c[i, j] = total
 
 
-# The same on a GPU: one thread per cell, in an order that the hardware may change further.
+# `visit_cells` on a GPU, with one thread per cell; the hardware may change the order further.
 VISIT_CUDA = """
 extern "C" __global__ void visit(
     const REAL* a, const REAL* bt, REAL* c, const long long* cells, long long count, long long n, long long k)
@@ -47,7 +47,7 @@ _REAL = {"float32": "float", "float64": "double"}
 
 
 def product_by_cells(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int) -> torch.Tensor:
-    """Return a @ b computed in this cell order, dealt in contiguous parts to `threads` CPU threads.
+    """Return a @ b with its cells computed in this order; each CPU thread takes a contiguous part of the order.
 
     a (m, k), b (k, n); cells: every number i*n + j once. Raises Unsupported for formats other than float32 and
     float64, and on a GPU without CuPy.
@@ -165,7 +165,7 @@ def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _split_halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Split x into two float64 whose products with other halves are exact."""
+    """Split x into two float64 halves whose products with the halves of other numbers are exact."""
     scaled = x * (2.0**27 + 1)
     high = scaled - (scaled - x)
     return high, x - high

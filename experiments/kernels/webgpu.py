@@ -1,8 +1,9 @@
 """Kernels in WGSL through wgpu and Vulkan, without CUDA.
 
-WebGPU runs untrusted programs: its compiler bounds the iterations of each loop and clamps indices into workgroup
-memory, and into buffers unless the driver checks those. `checked=False` drops all of that, as Vulkan does. Always
-present: driver checks on buffer accesses (wgpu requests them), and workgroup memory cleared before a workgroup starts.
+WebGPU runs untrusted programs, so its compiler adds checks. It bounds the iterations of each loop and clamps indices
+into workgroup memory. It clamps indices into buffers only if the driver does not check them. `checked=False` drops all
+these additions, as Vulkan does. In both cases the driver checks buffer accesses, because wgpu requests it, and
+workgroup memory is cleared before a workgroup starts.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _DRIVER = "containers have NVIDIA's with NVIDIA_DRIVER_CAPABILITIES=all; VK_DRIV
 
 
 def adapters() -> tuple[Any, ...]:
-    """Return this machine's Vulkan adapters, software included. Raises Unsupported, with the reason, without any."""
+    """Return this machine's Vulkan adapters, software included. Raises Unsupported, with the reason, if it has none."""
     available = _enumerate_adapters()
     if available:
         return available
@@ -43,7 +44,7 @@ def adapters() -> tuple[Any, ...]:
 
 @cache
 def _enumerate_adapters() -> tuple[Any, ...]:
-    """Return Vulkan's adapters; the process's only instance loads no other interface."""
+    """Return Vulkan's adapters; wgpu has one instance per process, which loads no interface but Vulkan."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras
@@ -57,7 +58,7 @@ def _enumerate_adapters() -> tuple[Any, ...]:
 
 @cache
 def open_vulkan(device: Device) -> Vulkan:
-    """Return Vulkan on the same chip as `device`; on a CPU, its software adapter. Raises Unsupported without one."""
+    """Return Vulkan on the same chip as `device`, or in software for a CPU. Raises Unsupported without an adapter."""
     available = adapters()
     if device.kind == "cpu":
         software = [adapter for adapter in available if adapter.info["adapter_type"] == "CPU"]
@@ -77,7 +78,7 @@ def open_vulkan(device: Device) -> Vulkan:
 
 
 def _match_by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None:
-    """Find the adapter that shares the device's memory, because GPUs of one kind share a name."""
+    """Find the device's adapter by its memory, because GPUs of one kind have the same name."""
     for candidate in candidates:
         opened = Vulkan(candidate)
         free = device.free_bytes()
@@ -90,7 +91,7 @@ def _match_by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None
 
 
 class Vulkan:
-    """Open adapter with its float32 buffers and its queue; wgpu raises errors at the faulty call."""
+    """Access to one adapter, its float32 buffers and its queue; wgpu raises an error in the call that causes it."""
 
     def __init__(self, adapter: Any) -> None:
         self.name = str(adapter.info["device"])
@@ -160,8 +161,8 @@ class Kernel:
     def batch(self, bound: Sequence[Any], grid: tuple[int, int], count: int) -> Callable[[], None]:
         """Return a call that makes `count` launches in sequence, rotating through these arguments, and waits for them.
 
-        Launches that write the same buffer wait for each other. TOGETHER launches go into each submission: the GPU
-        works on them while the host encodes the next, as with CUDA.
+        Launches that write the same buffer wait for each other. Each submission holds TOGETHER launches, so that the
+        GPU works on them while the host encodes the next launches, as with CUDA.
         """
 
         def call() -> None:
@@ -175,7 +176,7 @@ class Kernel:
                     commands.dispatch_workgroups(*grid)
                 commands.end()
                 self._device.queue.submit([encoder.finish()])
-            # wgpu 0.32.0: the public wait for a queue fails.
+            # Call a private function, because the public wait for a queue fails in wgpu 0.32.0.
             self._device._poll_wait()
 
         return call

@@ -1,7 +1,7 @@
 """Three kernels in WGSL with equivalents in CUDA C: naive and tiled products, and STREAM's triad.
 
 Both versions do the same work per thread, in float32, with every multiply-add fused. CUDA's compiler unrolls the loop
-over a tile; in WGSL it is unrolled by hand.
+over a tile; the WGSL text contains the unrolled loop.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST_BLOCKS = 65535
 
 _TILE_PRODUCT = "\n        ".join(f"sum = fma(left[y][{i}], right[{i}][x], sum);" for i in range(TILE))
 
-# sizes: m, n and k for a product; for the triad the array length first.
+# `sizes` holds m, n and k for a product; for the triad, its first number is the array length.
 WGSL = f"""
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
@@ -84,7 +84,7 @@ def wgsl_sizes(name: Name, n: int) -> tuple[int, int, int]:
 
 
 def launch_grid(name: Name, n: int) -> tuple[int, int]:
-    """Return the blocks along x and y, with a triad's folded into as few rows as the limit allows."""
+    """Return the number of blocks along x and y; a triad's blocks fill as few rows as WebGPU's limit allows."""
     if name != "triad":
         return -(-n // TILE), -(-n // TILE)
     blocks = -(-n // BLOCK)

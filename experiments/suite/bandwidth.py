@@ -1,7 +1,8 @@
 """Memory bandwidth: STREAM's copy, scale, add and triad, from the first cache to main memory.
 
-`llvm-nt` uses non-temporal stores to bypass the caches: fastest in main memory, slower than plain stores in a cache.
-`cupy` runs the study's own GPU kernels, to reach the shared (last) cache and the memory behind it.
+`llvm-nt` bypasses the caches with non-temporal stores. It is the fastest for arrays in main memory, but slower than
+plain stores for arrays that fit a cache. `cupy` runs the study's own GPU kernels, which measure the GPU's shared (last)
+cache and its memory.
 """
 
 from __future__ import annotations
@@ -21,14 +22,15 @@ if TYPE_CHECKING:
 
 Op = Literal["copy", "scale", "add", "triad"]
 
-# PART: elements to draw and check at a time. COPIES: float64 arrays of that length in the check.
+# PART: number of elements to draw or check at a time. COPIES: number of float64 arrays with PART elements that the
+# check holds.
 PART, COPIES = 1 << 22, 6
-# Minimum traffic per call on a GPU: 0.1 ms from its caches, to make the launch cost negligible.
+# Minimum bytes to move per call on a GPU. They take 0.1 ms even from its caches, so the launch cost is negligible.
 CALL_BYTES = 600e6
 
 
 def memory(footprint: int, backend: str, **_: Any) -> float:
-    """Return the size of all arrays; for tensors, add the part under check."""
+    """Return the bytes of all arrays; for tensors, add the check's float64 copies."""
     return float(footprint) + (0.0 if backend.startswith("llvm") else COPIES * PART * 8.0)
 
 
@@ -43,8 +45,8 @@ def bandwidth(
 ) -> Workload:
     """Pass `op` over arrays that take `footprint` bytes together; repeat the pass for short arrays.
 
-    Bytes are counted as in STREAM: each element read and each element written counts once. Nothing is rotated or
-        flushed, because the footprint is the variable.
+    Bytes are counted as in STREAM: each element read and each element written counts once. All calls use the same
+        arrays and never flush the caches, because the footprint decides which cache holds the arrays.
     """
     elements = footprint // STREAM_ARRAYS[op] // dtype.itemsize
     if backend.startswith("llvm"):
@@ -70,7 +72,7 @@ def _expected_result(op: str, a: Any, b: Any) -> Any:
 def _llvm_workload(
     device: Device, op: str, elements: int, dtype: Dtype, threads: Threads, nontemporal: bool
 ) -> Workload:
-    """Run the study's LLVM kernel on NumPy arrays; one call repeats the pass over a small footprint."""
+    """Run the study's LLVM kernel on NumPy arrays; if they are short, one call makes several passes."""
     import numpy as np
 
     if device.kind != "cpu":
@@ -82,11 +84,11 @@ def _llvm_workload(
     _fill(arrays)
     kernel = stream(op, dtype, arrays, threads, nontemporal)
     moved = float(STREAM_ARRAYS[op] * touched * dtype.itemsize)
-    # Starting threads takes 20 to 50 µs: repeat the pass until a call moves enough, at cache rates, to hide that.
+    # Starting threads takes 20 to 50 µs, so repeat the pass until a call takes much longer, even at cache speed.
     passes = max(1, int((1e9 * threads if threads > 1 else 64e6) / moved)) if moved < 64e6 * threads else 1
 
     def check() -> float:
-        """Compare with float64 on the original inputs, in parts small enough to stay in a cache."""
+        """Compare the result with one in float64, part by part; each part is small enough to stay in a cache."""
         kernel(1)
         difference = size = 0.0
         for start in range(0, touched, 1 << 18):
@@ -106,7 +108,7 @@ def _llvm_workload(
 
 
 def _fill(arrays: list[Any]) -> None:
-    """Fill with a repeated block of a million normal numbers: caches go by address, not by content."""
+    """Fill each array with a repeated block of a million normal numbers; caches do not notice equal contents."""
     import numpy as np
 
     random = np.random.default_rng()
@@ -117,7 +119,7 @@ def _fill(arrays: list[Any]) -> None:
 
 
 def _torch_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
-    """Run one PyTorch operator per call, dispatch included, as a PyTorch user does."""
+    """Call one PyTorch operator; the time includes its dispatch, as it does for every PyTorch user."""
     import torch
 
     c, a, b = _make_arrays(device, op, elements, dtype)
@@ -142,7 +144,7 @@ def _torch_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Wor
 
 
 def _cupy_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Workload:
-    """Run the study's CUDA kernel; one call repeats the pass over a small footprint."""
+    """Run the study's CUDA kernel; if the arrays are short, one call makes several passes."""
     if device.kind != "gpu":
         raise device.unsupported_backend("cupy")
     launch = stream_cuda.vector_kernel(op, dtype, device)
@@ -162,7 +164,7 @@ def _cupy_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Work
 def _make_arrays(
     device: Device, op: str, elements: int, dtype: Dtype
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return c, a and b: c filled with nan, a and b random; b is a if `op` takes a single operand."""
+    """Return c filled with nan, and random a and b; b is the same tensor as a if `op` takes a single operand."""
     import torch
 
     c, *operands = (
@@ -176,7 +178,7 @@ def _make_arrays(
 
 
 def _error(device: Device, op: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> float:
-    """Return the relative error over all elements in c, computed by parts in float64."""
+    """Return the relative error over all elements in c, computed part by part in float64."""
     difference: Any = 0.0
     size: Any = 0.0
     for result, left, right in zip(c.split(PART), a.split(PART), b.split(PART), strict=True):

@@ -19,23 +19,26 @@ Backend = Literal["xgboost", "lightgbm", "sklearn"]
 
 # Same width as HIGGS, the usual benchmark for boosting (Baldi, Sadowski & Whiteson 2014, doi:10.1038/ncomms5308).
 COLUMNS = 28
-# Settings shared by the libraries; maximum depth (6) and leaves (31) are each library's default.
+# Settings for all libraries. DEPTH limits the trees in XGBoost, LEAVES those in LightGBM and scikit-learn; both limits
+# are the libraries' defaults.
 LEARNING_RATE, DEPTH, LEAVES = 0.1, 6, 31
 FEWEST_ROWS, FEW_ROWS, FEW_TREES = 1_000, 100_000, 10
-# LEARNT_ROWS: rows to train the model that predicts. HELD_ROWS: rows held out to check it; the first SINGLE_ROWS are
-# also predicted one by one.
+# LEARNT_ROWS: number of rows to train a model before its predictions are timed. HELD_ROWS: number of fresh rows to
+# check a model; the check also predicts the first SINGLE_ROWS of them one by one.
 LEARNT_ROWS, HELD_ROWS, SINGLE_ROWS = 20_000, 20_000, 20
-# Tolerated difference between a row's probability predicted alone and in a batch.
+# Tolerated difference between the probability predicted for a row alone and for the same row in a batch.
 SAME = 1e-6
-# Tolerated relative error after learning from n rows: ERROR / cbrt(n) + UNLEARNT. Every library reaches 5.1 to 5.4 /
-# cbrt(n) from 1,000 to 100,000 rows; ERROR adds a half. UNLEARNT: 100 small trees still had 0.07 after a million rows.
+# Tolerated relative error after learning from n rows: ERROR / cbrt(n) + UNLEARNT. From 1,000 to 100,000 rows, every
+# library's error was 5.1 to 5.4 / cbrt(n); ERROR is half as much again. UNLEARNT allows for the limits of few trees:
+# with 100 small trees an error of 0.07 remained after a million rows.
 ERROR, UNLEARNT = 8.0, 0.05
-# Prediction inputs to rotate through: a branch predictor memorises a few rows.
+# Predictions rotate through up to MOST_TABLES tables with MOST_ROWS rows together, because a branch predictor would
+# memorise a few rows.
 MOST_TABLES, MOST_ROWS = 64, 100_000
 SEED = 28
 # Seconds per row and tree for a prediction on one thread.
 PREDICT_S = {"xgboost": 1.1e-8, "lightgbm": 4.1e-8, "sklearn": 5.5e-8}
-# Spins at a barrier before an OpenMP thread sleeps: some dozens of microseconds.
+# Number of spins at a barrier before an OpenMP thread sleeps; they take some dozens of microseconds.
 SPINS = "10000"
 
 
@@ -48,7 +51,7 @@ class Table(NamedTuple):
 
 
 def random_table(rows: int, random: np.random.Generator) -> Table:
-    """Draw normal columns; three of them (a line, a wave and a fold) determine the probability for label 1."""
+    """Draw normal columns; the first three, through a line, a sine wave and a fold, set the probability for label 1."""
     import numpy as np
 
     inputs = random.standard_normal((rows, COLUMNS), dtype=np.float32)
@@ -63,15 +66,16 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(rows: int, **_: Any) -> float:
-    """Estimate the inputs in float32, in scikit-learn's float64 and in bins, plus the library's data per row."""
+    """Estimate the bytes for the inputs (float32, scikit-learn's float64 copy, bins) and the library's data per row."""
     return 600.0 * max(rows, LEARNT_ROWS)
 
 
 def environment(params: dict[str, Any]) -> dict[str, str]:
-    """Set the OpenMP threads at start: scikit-learn has no other setting, and a later limit would bind the others.
+    """Set the number of OpenMP threads at process start, because scikit-learn has no other setting for it.
 
-    Threads sleep after a short wait. If another process takes a core, threads that spin for the delayed one stretch a
-    fit from 1 s to between 7 and 50 s.
+    A limit set later in the process would also bind the other libraries. GOMP_SPINCOUNT makes waiting threads sleep
+    soon: if another process takes a core and all other threads spin for the delayed thread, a fit takes 7 to 50 s
+    instead of 1 s.
     """
     threads = params.get("threads")
     return {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": SPINS} if threads else {}
@@ -86,7 +90,7 @@ def call_s(phase: Phase, rows: int, trees: int, backend: Backend, threads: int =
 
 
 def extra_s(phase: Phase, trees: int, backend: Backend, threads: int = 0, **_: Any) -> float:
-    """Estimate the seconds to load the library and, to predict, to train a model; a fit's check needs no extra call."""
+    """Estimate the seconds to load the library and, for predictions, to train a model first."""
     learnt_s = call_s("fit", LEARNT_ROWS, trees, backend, threads) if phase == "predict" else 0.0
     return learnt_s + (0.1 if threads else 2.0)
 
@@ -102,7 +106,7 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
     LEARNT_ROWS rows. XGBoost grows trees to depth 6 by histograms, LightGBM and scikit-learn to 31 leaves.
     Error: distance between predicted and true probabilities on fresh rows, relative to the true ones' distance from
         1/2; 1 if nothing was learnt, infinite if a row predicted alone differs from the same row in a batch.
-    Unsupported: builds without the GPU.
+    Unsupported: on a GPU, builds that cannot use it.
     """
     import numpy as np
 
@@ -129,7 +133,10 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
 
 
 def tolerance(rows: int, trees: int) -> float:
-    """Return the largest error for a trained model (see `ERROR`); each tree leaves 1 - LEARNING_RATE to learn."""
+    """Return the tolerated error (see `ERROR`) plus the part that too few trees leave unlearnt.
+
+    Each tree leaves a share of 1 - LEARNING_RATE for the next trees to learn.
+    """
     return float(ERROR / rows ** (1 / 3) + UNLEARNT + (1 - LEARNING_RATE) ** trees)
 
 
@@ -180,9 +187,9 @@ def _lightgbm_factory(device: Device, trees: int, threads: int) -> Callable[[], 
 
 
 def _gpu_options(lightgbm: Any, device: Device) -> dict[str, Any]:
-    """Return LightGBM's options for a GPU. Raises Unsupported if its build has none for this GPU.
+    """Return the options that make LightGBM use this GPU. Raises Unsupported if the installed build cannot use it.
 
-    Wheels support only OpenCL, which names the device in its log alone.
+    LightGBM's wheels support only OpenCL, and only the log names the device that OpenCL uses.
     """
     import numpy as np
 
@@ -207,7 +214,7 @@ def _gpu_options(lightgbm: Any, device: Device) -> dict[str, Any]:
 
 
 class _Log:
-    """Collector for LightGBM's log lines; lacks: reasons why a device type fails."""
+    """Collector for LightGBM's log lines, and in `lacks` for the reasons why device types failed."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

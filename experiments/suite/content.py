@@ -21,7 +21,7 @@ CHECKED = slice(0, 16)  # rows to check cell by cell
 DENSITY = 0.1  # share of nonzero values in sparse data
 
 
-# Seconds to fill the operands, and those for the check.
+# Seconds to fill the operands for the calls and for the check.
 EXTRA_S = 0.1
 
 
@@ -57,9 +57,9 @@ def content(
         return device.to_float64(a), device.to_float64(b), device.to_float64(device.matmul(backend, a, b, dtype)())
 
     def check() -> float:
-        """Check some rows cell by cell, and the whole by Freivalds' check, as in `gemm`.
+        """Check some rows cell by cell, and the whole product by Freivalds' check, as in `gemm`.
 
-        The check vector has positive entries only: mixed signs would cancel on ones and whole numbers.
+        The check vector has positive entries only; with mixed signs, sums over ones or whole numbers would cancel.
         """
         import torch
 
@@ -110,9 +110,10 @@ def make_operand(device: Device, content: Content, shape: tuple[int, int], dtype
 
 
 def content_error(result: torch.Tensor, exact: torch.Tensor, may_flush: bool = False) -> float:
-    """Return the relative error (Frobenius norm); if the exact result is zero, 0 for a zero result, else infinite.
+    """Return the relative error (Frobenius norm). If the exact result is zero, a nonzero result has an infinite error.
 
-    may_flush: accept a zero result. Returns nan, which exceeds every tolerance, if the result has a nan.
+    may_flush: return 0 for a zero result, whatever the exact result. Returns nan, which exceeds every tolerance, if the
+    result has a nan.
     """
     import torch
 
@@ -121,5 +122,5 @@ def content_error(result: torch.Tensor, exact: torch.Tensor, may_flush: bool = F
         return 0.0
     if size == 0:
         return math.nan if torch.isnan(result).any() else math.inf
-    # Scale first: the squares of denormal numbers are zero.
+    # Scale the numbers first, because the squares of denormal numbers are zero.
     return relative_error(result / size, exact / size)

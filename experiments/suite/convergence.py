@@ -1,4 +1,4 @@
-"""Whole training runs on real images: accuracy and its spread over seeds by batch and learning rate."""
+"""Whole training runs on real images: the accuracy and its spread over seeds, by batch size and learning rate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.registry import experiment
 from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
-# Images per check: these exercise the same code as a larger batch.
+# Number of images in a check; so few images exercise the same code as a larger batch.
 CHECKED = 64
 
 
@@ -32,11 +32,11 @@ def convergence(
     backend: Literal["torch"],
     threads: Threads,
 ) -> Workload:
-    """Train once per seed, 1 to `seeds`; the seed alone determines every random draw.
+    """Train once for each seed from 1 to `seeds`; the seed alone determines every random draw.
 
-    batch: images per update, at most the training images.
-    rate: learning rate relative to the base rate: 1 at every batch is a fixed rate, batch / 32 scales with the batch,
-        and the best among several is a tuned rate.
+    batch: images per update, at most as many as there are training images.
+    rate: learning rate as a multiple of the base rate. 1 for every batch keeps the rate fixed, batch / 32 scales it
+        with the batch, and the best among several values is a tuned rate.
     epochs: passes over the training images, equal for all batches; a larger batch means fewer updates.
 
     Observed: test_accuracy and validation_accuracy for every seed, in order; reached_share, the share of runs that

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 RATE = 3e-4
 # Tolerated relative error (norm) for the per-sample losses before the first step, against float64.
 TOLERANCE = {Dtype.FLOAT32: 1e-5, Dtype.TF32: 2e-3, Dtype.BFLOAT16: 2e-2}
-# Deviation always accepted, relative to the first loss. Rounding alone usually causes a hundredth of this, but a value
-# within rounding of a ReLU's kink or of a tie in max-pooling takes the other path, and the gradients in some batches
-# jump by a thousandth.
+# Deviation that is always accepted, relative to the first loss. Rounding alone usually causes a hundredth of it. But if
+# rounding moves a value across a ReLU's kink or decides a tie in max-pooling, a batch's gradients jump by a thousandth.
 LEAST = {Dtype.FLOAT32: 1e-3, Dtype.TF32: 5e-3, Dtype.BFLOAT16: 2e-2}
-# DISTURBED: perturbed reference runs. FACTOR: tolerated multiple of their deviation. A device rounds every result
-# differently, while the perturbation rounds only the weights: on the CPU, bfloat16 runs deviated up to 2.5 times as
-# much. FACTOR matters to models that double differences at every step, as the ResNet does behind its batch norms.
+# DISTURBED: number of perturbed reference runs. FACTOR: a device may deviate by this multiple of their deviation. It
+# may deviate more because it rounds every result differently, while the perturbation rounds only the weights: on the
+# CPU, bfloat16 runs deviated up to 2.5 times as much as the perturbed runs. FACTOR matters to models that double
+# differences at every step, as the ResNet does behind its batch norms.
 DISTURBED, FACTOR = 2, 4.0
 
 Curve = tuple[float, ...]
@@ -41,7 +41,10 @@ class Run(NamedTuple):
 
 
 def memory(model: str, **_: Any) -> float:
-    """Estimate weights, gradients and Adam's moments in float32, for device and reference, plus the check's float64."""
+    """Estimate the bytes for the device's and the reference's training, plus the check's float64 weights.
+
+    Training holds weights, gradients and Adam's moments in float32.
+    """
     from experiments.models.zoo import ZOO
 
     return ZOO[model].parameters() * 3 * 16.0
@@ -65,8 +68,8 @@ def equivalence(
 
     The reference is PyTorch with default settings on the CPU, in float32. It is repeated with every weight perturbed at
     each step, at random, by up to one rounding of `dtype`: no arithmetic in that format can agree more closely than
-    these runs do. A curve agrees if it deviates at most FACTOR times as much, or at most LEAST. Weights and batches are
-    drawn afresh in every round, from a seed that all points in the round share.
+    these runs do. The device's losses agree if they deviate at most FACTOR times as much as these runs, or at most by
+    LEAST. Weights and batches are drawn afresh in every round, from a seed that all points in the round share.
 
     Observed: loss and reference_loss, one value per step; loss_deviation, the largest difference between them, and
         loss_tolerance, both relative to the reference's first loss; agrees_share, 1 or 0.
@@ -95,7 +98,7 @@ def equivalence(
 
 
 def curve_metrics(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Observed]:
-    """Return the metrics for a curve against the expected one, without losses that are nan or infinite."""
+    """Return the metrics that compare a curve with the expected one; they leave out losses that are nan or infinite."""
     metrics: dict[str, Observed] = {
         "loss": ([loss for loss in losses if math.isfinite(loss)], "1"),
         "reference_loss": (expected, "1"),
@@ -114,7 +117,7 @@ def deviation(losses: Curve, expected: Curve) -> float:
 
 @cache
 def _draw_seed() -> int:
-    """Draw this process's seed, and so its round's."""
+    """Draw one seed per process; a process runs one round, so all points in a round share the seed."""
     return secrets.randbits(31)
 
 
@@ -131,7 +134,7 @@ def _make_model_and_batches(model: str, batch: int, steps: int, seed: int) -> tu
 def train(
     model: str, batch: int, steps: int, seed: int, device: Device, dtype: Dtype, backend: str, threads: int
 ) -> Run:
-    """Train on a device. Raises Unsupported if it lacks the library."""
+    """Train on a device and return the losses. Raises Unsupported if the device lacks the library."""
     import torch
     from torch.nn.functional import cross_entropy
 
@@ -143,7 +146,7 @@ def train(
     trainer = Trainer(network.to(device.name), inputs, targets, device, dtype)
     if backend == "inductor":
         initial_weights = copy.deepcopy(network.state_dict())
-        trainer.compile(threads)  # this takes a step, so restore the weights
+        trainer.compile(threads)  # compiling takes a training step, so restore the weights
         network.load_state_dict(initial_weights)
     trainer.optimiser = torch.optim.Adam(network.parameters(), lr=RATE)
     trainer.set_batch(*batches[0])

@@ -12,10 +12,11 @@ from experiments.workload import Dtype, Threads, Workload, largest_error, relati
 
 # Operand copies to rotate through, to keep small products from running in caches alone.
 MOST_COPIES = 64
-# GPU caches are larger relative to their speed: 50 MB hold 130 float32 products of 256 x 256. Making this many copies
-# takes less than 0.05 s, and so does capturing them in a graph.
+# GPUs need more copies, because their caches are larger: it takes 130 float32 products of 256 x 256 to exceed twice a
+# cache with 50 MB. Making this many copies takes less than 0.05 s, and so does capturing them in a graph.
 MOST_COPIES_GPU = 512
-# Rows to check entry by entry. With fewer rows, cancellation could dominate C x.
+# Number of rows to check entry by entry. Only products with more rows get Freivalds' check too, because with so few
+# rows cancellation could dominate C x.
 CHECKED_ROWS = 16
 
 
@@ -66,7 +67,7 @@ def gemm(
 
 
 def copy_count(device: Device, set_bytes: float) -> int:
-    """Return the number of operand sets, `set_bytes` in size, to exceed twice the last cache, up to a limit."""
+    """Return the number of operand sets, each with `set_bytes`, that exceed twice the last cache, up to a limit."""
     most = MOST_COPIES if device.kind == "cpu" else MOST_COPIES_GPU
     return min(most, 1 + int(2 * device.last_level_cache_bytes // set_bytes))
 

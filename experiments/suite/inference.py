@@ -1,4 +1,4 @@
-"""Inference with trained models, one request after the other: from inputs in host memory to the answer there."""
+"""Inference with trained models, one request after the other; inputs and answers lie in host memory."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ RUNTIMES = ("onnx", "openvino")
 
 # Requests to rotate through, each with its own inputs.
 SLOTS = 8
-# FLOP budget for the float64 reference: limits the samples to check per batch, at least one.
+# FLOP budget for the float64 reference. It limits the number of samples that are checked in a batch, at least one.
 CHECKED_FLOP = 1e10
-# Tolerated relative error. Half precision: some dozens of layers round their results; these errors add up like
-# independent ones, to at most four roundings here. float32: the same, plus rounding in sums over up to thousands of
-# terms. int8: inputs and weights are rounded to 256 steps across their range, about 1% each for random normal data;
-# residual connections dilute that (1 to 2% measured on this zoo).
+# Tolerated relative error. In half precision, some dozens of layers round their results; the errors add up like
+# independent errors, to at most four roundings for these models. In float32, sums over up to thousands of terms add
+# their own rounding. In int8, inputs and weights are rounded to 256 steps across their range, which costs about 1% each
+# for random normal data; residual connections dilute this error (1 to 2% measured on these models).
 TOLERANCE = {
     Dtype.FLOAT64: 1e-12,
     Dtype.FLOAT32: 1e-5,
@@ -46,7 +46,7 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(model: str, dtype: str, backend: str, **_: Any) -> float:
-    """Estimate the weights plus the check's in float64; for ONNX also the file and its copy in memory."""
+    """Estimate the bytes for the weights and the check's float64 weights; ONNX adds a file and its copy in memory."""
     from experiments.models.zoo import ZOO
 
     copies = 20 if backend == "onnx" else 8
@@ -63,8 +63,8 @@ def flop(model: str, batch: int, **_: Any) -> float:
 def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, **_: Any) -> float:
     """Estimate the seconds to check, to make the model again for another library, and to compile.
 
-    For catalogue networks, weights come from a pool, the check takes as long as some float32 calls, and the file that
-    the runtimes share is written for about one in four points.
+    Catalogue networks take their weights from a pool. Their check takes as long as some float32 calls, and about one
+    point in four has to write the file that the runtimes share.
     """
     if not threads:
         return 0.5
@@ -81,7 +81,7 @@ def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, *
         seconds += 0.2 + (1.8e-8 + 4e-8 * (dtype == Dtype.INT8)) * weights
         # Activation ranges for convolutions are calibrated once for both runtimes.
         seconds += 2.0 if dtype == Dtype.INT8 and entry.family == "convolutional" else 0.0
-    # ONNX Runtime reads from a file: only the check makes a copy.
+    # ONNX Runtime reads the weights from the file, so only the check copies them.
     return seconds - (1.5e-8 * weights if backend == "onnx" else 0.0)
 
 
@@ -91,13 +91,13 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
 
     backend: torch (default settings); channels_last; inductor (compiled, weights folded into the kernels, images with
         channels last); graph (on a GPU, captured as one graph); onnx (ONNX Runtime); openvino (on a CPU).
-    dtype: format for weights, data and answer; for OpenVINO only for its computations. int8: weights and product inputs
-        in 8 bits, in input ranges found at each call (ONNX Runtime) or calibrated beforehand (convolutional networks,
-        both runtimes).
+    dtype: format for weights, data and answer; OpenVINO uses it only for its computations. int8 rounds weights and the
+        inputs of products to 8 bits. ONNX Runtime finds the range of these inputs at each call; for convolutional
+        networks, both runtimes calibrate it beforehand.
 
-    A `time` sample is one request by the host's clock. On a GPU the inputs lie in pinned memory (in plain memory on
-    Apple's, which has none), and `device_time` is the device's own time for each part, launched separately: copy in,
-    compute, copy out.
+    A `time` sample is one request by the host's clock. For a GPU the inputs lie in pinned memory (for Apple's GPUs,
+    which have none, in plain memory). `device_time` is the device's own time for each part of a request (copy in,
+    compute, copy out); it launches the parts separately.
     bytes: weights, inputs and answer, each counted once.
     """
     from experiments.models.text_generation import seeded_weights, set_tf32
@@ -148,7 +148,7 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
 
 
 class Service:
-    """Model with request buffers in host memory and, on a GPU, one input buffer there.
+    """Model with buffers for requests in host memory and, if it runs on a GPU, one input buffer on the GPU.
 
     channels_last: store convolution weights and images with channels last.
     """
@@ -201,7 +201,7 @@ class Service:
         return answer
 
     def capture(self) -> None:
-        """Compute by one graph launch from now on. Raises Unsupported if the device has no graphs."""
+        """Capture the computation as a graph for later requests. Raises Unsupported if the device has no graphs."""
         answer, result = self.answer, [self.out]
 
         def compute() -> None:
@@ -216,7 +216,7 @@ class Service:
         self.answer = replay_graph
 
     def request(self, slot: int) -> None:
-        """Process one request; on a GPU only launch it, since the core waits for completion."""
+        """Process one request. On a GPU only launch it, because the timing code waits for its completion."""
         if self.device.kind == "cpu":
             self.results[slot] = self.answer(self.inputs[slot])
         else:
@@ -254,14 +254,14 @@ class Service:
         return float(weights + rows + self.device_inputs.nbytes + self.out.nbytes)
 
     def error(self) -> float:
-        """Return the relative error against float64 for answers to fresh inputs, as they lie in host memory."""
+        """Return the relative error against float64 for answers to fresh inputs, as read from host memory."""
         import torch
 
         from experiments.models.text_generation import exact_logits
 
         slot, inputs = 0, self.draw_inputs()
         self.inputs[slot].copy_(inputs)
-        with torch.inference_mode():  # exposes values that are never written
+        with torch.inference_mode():  # nan exposes values that are never written
             self.results[slot].fill_(torch.nan)
         self.request(slot)
         self.device.synchronise()

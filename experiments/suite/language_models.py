@@ -1,4 +1,4 @@
-"""Language models in widely used shapes, from GGUF files with random weights: prompts, and the tokens after them."""
+"""Language models in widely used shapes, with random weights in GGUF files: reading prompts and generating tokens."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Backend = Literal[
 ]
 # Tokens to generate per call.
 RUN = 8
-# FLOP per byte: operations a core can do while it reads a byte of weights (the plan's CORE_FLOPS, 15 GB/s).
+# Number of operations that a core can do while it reads a byte of weights, at the plan's CORE_FLOPS and 15 GB/s.
 FLOP_PER_BYTE = 6.0
 
 _loaded: dict[tuple[Any, ...], Runtime] = {}
 
 
 def memory(model: str, format: Format, backend: str, tokens: int, **_: Any) -> float:
-    """Estimate weights, keys and values, plus the two layers for the check, in float32."""
+    """Estimate the bytes for the weights, for keys and values, and for the check's two layers in float32."""
     from experiments.language.gguf_files import file_bytes
     from experiments.language.token_check import checked_shape
 
@@ -38,7 +38,11 @@ def memory(model: str, format: Format, backend: str, tokens: int, **_: Any) -> f
 
 
 def flop(model: str, format: Format, phase: str, tokens: int, **_: Any) -> float:
-    """Return the FLOP per call; for generated tokens at least those that a core could do while it reads their bytes."""
+    """Return the FLOP per call, from which the plan estimates the time for the call.
+
+    Generating tokens takes at least as long as reading the weights, so return at least the FLOP that a core could do
+    in that time.
+    """
     from experiments.language.weights import bytes_per_token
 
     if phase == "prompt":
@@ -70,14 +74,14 @@ def language_models(
     """Run one model in one runtime.
 
     model: a shape with random weights, or the user's own file.
-    format: the file's.
+    format: number format in the file.
 
-    prompt: a call reads a fresh prompt of `tokens` tokens and computes the next one. decode: a call generates RUN
+    prompt: a call reads a fresh prompt of `tokens` tokens and computes the next token. decode: a call generates RUN
         tokens, one after the other, with keys and values for the `tokens` before them cached; the time is per token.
         llama-bench: a program on PATH that times itself; its answers cannot be checked.
 
     FLOP: by formula, with causal attention.
-    bytes: the weights to read per token, and the cache.
+    bytes: the weights to read per token, plus the cached keys and values.
     Unsupported: a runtime that is not installed, cannot read the format or cannot compute on the device.
     """
     from experiments.language import gguf_files, llama_bench, token_check
@@ -111,7 +115,7 @@ def language_models(
 
 
 def open_runtime(model: str, format: Format, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
-    """Return the runtime for this model: the last point's if it matches, or a new one in its place."""
+    """Return a runtime for this model: keep the last point's runtime if it matches, or else replace it."""
     from experiments.language import gguf_files
     from experiments.language.runtimes import RUNTIMES
 

@@ -20,15 +20,16 @@ from experiments.serving.server_processes import split_cores, start_process
 from experiments.suite.serving import DisturbedError, percentile, repeat_if_disturbed
 from experiments.workload import HarnessError, Observed, Threads, Unsupported, Workload
 
-# A stream silent for longer counts as a server failure; with many users, the first token waits for all their prompts.
+# Seconds without a token after which a stream counts as a server failure. With many users, a first token waits until
+# the server has read all their prompts.
 TIMEOUT_S = 120.0
 # Seconds to wait for the last answers after the load's nominal duration.
 ENDS_S = 600.0
-# llama.cpp rounds a slot's context up to this many tokens.
+# llama.cpp rounds a slot's context up to a multiple of this many tokens.
 BLOCK = 256
 # Maximum slots per server: LLAMA_MAX_SEQ in llama.cpp.
 SLOTS = 256
-# Percentiles, and the fewest times to compute them from.
+# Percentiles of latencies, each with the smallest number of latencies to compute it from.
 PERCENTILES = (("p50", 50.0, 1), ("p99", 99.0, 100))
 
 
@@ -38,7 +39,7 @@ def context_tokens(prompt_tokens: int, new_tokens: int) -> int:
 
 
 def memory(model: str, format: Format, users: int, prompt_tokens: int, new_tokens: int, **_: Any) -> float:
-    """Estimate weights, all users' keys and values, plus the two layers for the check, in float32."""
+    """Estimate the bytes for the weights, for all users' keys and values, and for the check's two layers in float32."""
     from experiments.language.gguf_files import file_bytes
     from experiments.language.token_check import checked_shape
 
@@ -65,16 +66,17 @@ def language_serving(
     """Serve `users` who each ask for `new_tokens` tokens after a prompt, read the stream, and ask again at once.
 
     model: a shape with random weights, or the user's own GGUF file.
-    format: the file's.
-    seconds: duration for new requests; the load ends later, when each user has an answer.
-    cores: limit for the server, 0 for all; the users get the others, or share these if there are none.
+    format: number format in the file.
+    seconds: time in which users send new requests; the load ends later, when every user has the last answer.
+    cores: number of cores for the server, 0 for all. The users get the other cores; if none are left, they share the
+        server's cores.
     threads: for the server's computation, which batches all users' tokens.
-    Error: in probabilities returned by the server, see `experiments.language.token_check`.
+    Error: error in the probabilities that the server returns, see `experiments.language.token_check`.
     Observed: latencies for the first token (from the request), for each later one (from the one before) and for whole
         answers. user_tokens_per_s: median rate after the first token in an answer. tokens_per_s: rate for all users
-        together. failed_share: answers that broke off, had another token count, or were refused. client_share: the
-        users' share of CPU time on the server's cores. client_delay: 99th percentile of the time from an answer to the
-        same user's next request.
+        together. failed_share: share of answers that broke off, had another token count, or were refused.
+        client_share: the users' share of CPU time on the server's cores. client_delay: 99th percentile of the time from
+        an answer to the same user's next request.
     Unsupported: a server that is not installed or does not compute on the device.
     Failed, with a reason that begins with `harness:`, if the server does not start, or ends early, or if pauses keep
         spoiling the load.
@@ -122,7 +124,8 @@ def language_serving(
 def run_load(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put a load on a server and return the fields of `experiments.serving.simulated_users.LoadResult`.
 
-    Raises RuntimeError if no answer was right, HarnessError for trouble outside the server, or if the server ended.
+    Raises RuntimeError if no answer was right. Raises HarnessError for trouble outside the server, or if the server
+    ended.
     """
     child = start_process(
         "simulated_users", {**load, "port": running.port, "letter": running.letter, "seed": random.getrandbits(32)}
@@ -143,7 +146,7 @@ def run_load(running: Any, load: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def load_metrics(records: Mapping[str, Any], shared: int) -> dict[str, Observed]:
-    """Return the metrics from the users' records. shared: cores that users and server share."""
+    """Return the metrics from the users' records. shared: number of cores that users and server share."""
     failed = sum(records["faults"].values())
     metrics: dict[str, Observed] = {
         "tokens_per_s": (records["tokens"] / records["span_s"], "1/s"),

@@ -1,8 +1,8 @@
 """Layers with and without a vendor's libraries: same shape, inputs and format; only the library changes.
 
 Without cuDNN, PyTorch's convolution processes the batch image by image: it copies the image's patches into a matrix
-for cuBLAS to multiply. Its LSTM uses cuBLAS products and its own kernels for the gates. On a CPU the same holds for
-oneDNN and the BLAS.
+for cuBLAS to multiply. Its LSTM uses cuBLAS products and its own kernels for the gates. On a CPU, oneDNN takes the
+place of cuDNN, and the BLAS that of cuBLAS.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ Shape = Literal[
 ]  # fmt: skip
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# PyTorch operators that only call a library for a layer.
+# Pattern for PyTorch operators that leave a convolution or an LSTM to a library.
 LIBRARY_OPERATOR = re.compile(r"aten::_?(cudnn|miopen|mkldnn|nnpack)_\w*(convolution|rnn)")
-# Tolerate the rounding error in a plain sum over this many times the terms: convolutions by Winograd's algorithm
+# Tolerate as much rounding as in plain sums over this many times as many terms: convolutions by Winograd's algorithm
 # (Lavin & Gray 2016, "Fast algorithms for convolutional neural networks") can err ten times as much as plain sums.
 FAST_TERMS = 100
 # Columns in the matrix for Freivalds' check.
@@ -45,7 +45,7 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any) -> float:
-    """Estimate operands and results (doubled by gradients) twice in their format and twice in float64."""
+    """Estimate the bytes for operands and results, twice in their format and twice in float64; gradients double all."""
     from experiments.models.layers import find_layer
 
     layer_spec = find_layer(layer, shape)
@@ -54,7 +54,7 @@ def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any
 
 
 def flop(layer: str, shape: str, batch: int, passes: str, **_: Any) -> float:
-    """Return the FLOP for one call; the backward pass does twice the forward pass's."""
+    """Return the FLOP for one call; the backward pass needs twice as many as the forward pass."""
     from experiments.models.layers import find_layer
 
     layer_spec = find_layer(layer, shape)
@@ -77,7 +77,7 @@ def libraries(
     dtype: Dtype,
     threads: Threads,
 ) -> Workload:
-    """Call a layer on a batch; comparable points differ in one parameter.
+    """Call a layer on a batch; points that differ in one parameter only can be compared.
 
     passes: forward, without gradients; both, with gradients for the input and the weights.
     variant: library (PyTorch with default settings), native (PyTorch's own kernels). Products: library means cuBLAS;
@@ -86,7 +86,7 @@ def libraries(
 
     Layer `none` times nothing: it reports the files from which the process loaded NVIDIA's libraries.
 
-    Unsupported: variants and formats that a device lacks, and a switch that changes nothing.
+    Unsupported: variants and formats that a device lacks, and variants that do not change PyTorch's use of a library.
     """
     from experiments import library_paths
     from experiments.models.layers import Product, find_layer
@@ -115,9 +115,9 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
     within = switches(device.name, dtype, library=variant != "native")
     copies = _copy_count(device, layer.elements(batch), dtype)
     with within:
-        # Layers need the format's product: raises Unsupported if the device lacks it.
+        # Raises Unsupported if the device has no product in this format, because every layer needs it.
         device.matmul("torch", device.random_normal((16, 16), dtype), device.random_normal((16, 16), dtype), dtype)
-        # Without gradients as in inference: libraries then keep less.
+        # Without gradients, put the layers in evaluation mode, in which libraries keep less data.
         where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
         modules = [layer.module(**where).train(gradients) for _ in range(copies)]
         x = device.random_normal(layer.inputs(batch), dtype)
@@ -125,7 +125,7 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
         above = device.random_normal(tuple(y.shape), dtype) if gradients else None
 
     def call(module: torch.nn.Module, x: torch.Tensor, above: torch.Tensor | None) -> Callable[[], object]:
-        # Keep results until the same operands' next turn, to rotate through memory for results too.
+        # Keep each result until the next call with the same operands, so that results rotate through memory too.
         last_results: list[list[torch.Tensor]] = [[]]
 
         def run() -> None:
@@ -140,7 +140,7 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
             computed = output_and_gradients(modules[0], new_inputs, above)
         exact_above = device.to_float64(above) if above is not None else None
         exact_inputs = device.to_float64(new_inputs)
-        # Use float64 and PyTorch's own kernels: other code than the library's.
+        # Compute the reference with PyTorch's own kernels, which share no code with the library.
         with switches(exact_inputs.device.type, Dtype.FLOAT64, library=False):
             exact = output_and_gradients(
                 deepcopy(modules[0]).to(exact_inputs.device).double(), exact_inputs, exact_above
@@ -160,8 +160,9 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
 
 
 def _check_library_use(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor:
-    """Return the call's result. Raises Unsupported if PyTorch's use of a library contradicts `library`."""
-    # Newer profilers attach CUPTI even to record only the CPU (Kineto's CUDA_RUNTIME), and slow later timings.
+    """Return the call's result. Raises Unsupported unless PyTorch calls a library if, and only if, `library` is set."""
+    # Avoid newer profilers: even to record only the CPU they attach CUPTI (Kineto's CUDA_RUNTIME), which slows later
+    # timings.
     from torch.autograd import profiler_legacy
 
     try:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from experiments.models.zoo import Entry
 
-# Maximum bytes in float32 and float64 to instantiate; a larger model is only traced, on tensors without data.
+# Largest model to instantiate, in bytes of weights in float32 plus float64. A larger model is only traced, on tensors
+# without data.
 MOST_MADE = 5e8
 # Tolerance for some hundred float32 operations, each rounded, against float64.
 TOLERANCE = 1e-4
@@ -30,7 +31,7 @@ def memory(model: str, threads: int) -> float:
 
 @experiment("models", memory=memory, observed=True, fits=("cpu",), load_s=0.7)
 def models(device: Device, model: Model, threads: Threads) -> Workload:
-    """Count for one sample, without timing: nothing here depends on the machine.
+    """Count the model's properties for one sample; nothing is timed, since nothing depends on the machine.
 
     Observed: parameters; forward_flop and step_flop for products and convolutions, by formula; length in tokens or
         steps; activation_bytes that a training step keeps in float32; for the forward graph (see
@@ -51,7 +52,7 @@ def models(device: Device, model: Model, threads: Threads) -> Workload:
 
 
 def count(entry: Entry) -> dict[str, Observed]:
-    """Count for one sample, by formula and on tensors without data."""
+    """Return the model's counts for one sample, found by formula or on tensors without data."""
     return {
         "parameters": (entry.parameters(), "1"),
         "length": (entry.length, "1"),

@@ -26,7 +26,8 @@ Method = Literal["cell_order", "permuted", "summation", "split_k", "threads", "l
 RANDOM_ORDERS = 3
 PARTS = (2, 4, 8, 16)
 REPEATS = 20
-# Cells to compare with the reference: a float64 reference takes some 20 operations per term.
+# Maximum number of cells to compare with the reference, because a reference for float64 takes some 20 operations per
+# term.
 REFERENCE_CELLS = 8192
 # Fixed seed: all processes and devices fingerprint the same inputs.
 FINGERPRINT_SEED = 20_05
@@ -44,7 +45,7 @@ class Case:
     threads: int
 
     def product(self, a: torch.Tensor, b: torch.Tensor, backend: str = "") -> torch.Tensor:
-        """Return a @ b in its own memory: libraries write every result to the same place."""
+        """Return a copy of a @ b, because a library writes every result to the same memory."""
         return self.device.matmul(backend or self.backend, a, b, self.dtype)().clone()
 
 
@@ -82,22 +83,23 @@ def numerics(
         order, on up to REFERENCE_CELLS cells; for `repeat` also `distinct_results` among REPEATS, and a `fingerprint`.
 
     One unit in the last place (ulp) is the result format's spacing at the result's root mean square. A cell's error
-    scales with its terms, not with their sum: where they cancel, it can be any number of the cell's own last places
+    scales with its terms, not with their sum: if the terms cancel, it can be any multiple of the cell's own last place
     (Goldberg 1991, "What every computer scientist should know about floating-point arithmetic", section on
     cancellation; Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1). The unit doubles where
-    the root mean square passes a power of 2, for random normal data at k = 4^i: choose shapes well away from there to
+    the root mean square passes a power of 2, for random normal data at k = 4^i: choose shapes well away from these to
     keep rounds comparable.
 
     backend: the library; `scalar` for the plain loop in `cell_order`; `torch` for the single operations in `summation`;
         for `libraries` the one to compare with PyTorch's product.
-    Unsupported: formats that library or device lack, and comparisons without a second side.
+    Unsupported: formats that library or device lack, and methods without a second result to compare.
     """
     a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
     results = _METHODS[method](Case(device, a, b, dtype, backend, threads))
     if not device.supports_float64:  # compare on the host, which has float64
         a, b, results = a.cpu(), b.cpu(), [result.cpu() for result in results]
     exact = a.double() @ b.double()
-    # The study's own orders round every partial sum to the format; libraries accumulate in float32 or better.
+    # Number of partial sums that the study's own orders round to the format. Libraries accumulate in float32 or better,
+    # so their products need no extra tolerance.
     rounded = {"summation": k, "split_k": max(PARTS)}.get(method, 0)
 
     def observe() -> dict[str, tuple[float, str]]:
@@ -130,7 +132,7 @@ def _cell_order(case: Case) -> list[torch.Tensor]:
 
 
 def _permute(case: Case) -> list[torch.Tensor]:
-    """Multiply as given; then with A's rows and B's columns reversed or shuffled, and put the cells back in place."""
+    """Multiply A and B as given and with A's rows and B's columns reversed or shuffled; put the cells back in place."""
     import torch
 
     m, n = case.a.shape[0], case.b.shape[1]
@@ -210,7 +212,7 @@ def ulp(values: torch.Tensor, form: torch.dtype) -> float:
 
 
 def spread_metrics(results: list[torch.Tensor], unit: float) -> dict[str, tuple[float, str]]:
-    """Return the spread metrics for two or more equally shaped results, in `unit` and as shares: see `numerics`."""
+    """Return the spread metrics (see `numerics`) for two or more equally shaped results. unit: one ulp."""
     import torch
 
     first = results[0]
@@ -237,7 +239,7 @@ def _bits(result: torch.Tensor) -> torch.Tensor:
 def _worst_error(a: torch.Tensor, b: torch.Tensor, results: list[torch.Tensor], exact: torch.Tensor) -> float:
     """Return the largest error over all results, in ulp, on randomly drawn rows.
 
-    The reference is float64; if that is the result's own format, a product in twice its precision.
+    The reference is a product in float64 or, for float64 results, in twice that precision.
     """
     import torch
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 Op = Literal["elementwise", "gemv", "gemm", "mlp"]
 
-# MOST_SLOTS: host buffers to rotate through, so that each request's data have left the caches if possible. MOST_BYTES:
-# limit for all buffers together, unless a single one is larger.
+# MOST_SLOTS: maximum number of host buffers; requests rotate through them, so that the data for each request have left
+# the caches if possible. MOST_BYTES: limit for all buffers together, unless a single buffer is larger.
 MOST_SLOTS, MOST_BYTES = 8, 1 << 28
-# Below SHORT_BYTES a device takes less time for a part than its launch does: put REPEATS copies into one graph to time
-# the device alone.
+# If a request moves less than SHORT_BYTES, launching a part takes longer than the device's work on it. To time the
+# device alone, put up to REPEATS copies of the part into one graph.
 SHORT_BYTES, REPEATS = 4 << 20, 20
 
 
@@ -78,13 +78,13 @@ def offload(
     op: elementwise, the sigmoid of m numbers (n = k = 1); gemv, a resident (m, k) matrix times a vector (n = 1); gemm,
         (m, k) by (k, n), with both operands sent; mlp, m rows with k numbers through resident layers k to n and n to k
         with relu between.
-    host_memory: pinned (plain memory with asynchronous copies on GPUs without it, such as Apple's); pageable, with
-        synchronous copies; none on a CPU, without copies.
-    launch: each part separately, or the request as one graph.
+    host_memory: pinned, with asynchronous copies (GPUs without pinned memory, such as Apple's, use plain memory);
+        pageable, with synchronous copies; none on a CPU, without copies.
+    launch: eager launches each part separately, graph launches the request as one graph.
 
-    The time is the host's, from the first launch to the result's arrival. Without a graph, each part is timed until its
-    call returns, and then the wait. device_time is the device's own time for each part without the host (pinned only:
-    the host performs pageable copies).
+    The time is the host's, from the first launch to the result's arrival. Without a graph, the host also times the call
+    for each part until it returns, and then the wait. device_time is the device's own time for each part. It exists for
+    pinned memory only, because the host takes part in pageable copies.
     bytes: all data to send and fetch, or their equivalent on a CPU.
     """
     if uses < 1 or min(m, n, k) < 1:
@@ -164,7 +164,7 @@ class Trip:
         self.slots[slot][1].copy_(self.result, non_blocking=self.pinned)
 
     def capture_graphs(self) -> Sequence[Phase]:
-        """Capture the request as one graph per slot, also for `error`, and return its phases. Raises Unsupported."""
+        """Capture the request as one graph per slot; return the phases, which `error` uses too. Raises Unsupported."""
         graphs = [
             self.device.graph([partial(self.send, slot), self.compute, partial(self.fetch, slot)])
             for slot in range(len(self.slots))
@@ -189,7 +189,7 @@ class Trip:
         }
         try:
             phases = [(name, self.device.graph(calls)) for name, calls in parts.items()]
-        except (Unsupported, RuntimeError) as refusal:  # out of memory, for example, costs only these times
+        except (Unsupported, RuntimeError) as refusal:  # running out of memory, for example, must cost only this metric
             return [Workload(run=partial(_raise, refusal), metric="device_time")]
         return [Workload(phases=phases, metric="device_time", per=float(repeats))]
 

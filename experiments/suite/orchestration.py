@@ -11,13 +11,13 @@ from experiments.registry import experiment
 from experiments.suite import training
 from experiments.workload import Dtype, Observed, Threads, Workload, largest_error
 
-# Steps between synchronisations in a loop on a GPU: loops read their loss only now and then.
+# Number of steps between synchronisations on a GPU, because a usual loop reads its loss only now and then.
 AHEAD = 16
 
 
 def extra_s(call_s: float, point_s: float, source: str, workers: int, threads: int, **_: Any) -> float:
     """Estimate the seconds for the check, its samples, and the start of the worker processes."""
-    # On a GPU, workers come from a fork server that loads torch.
+    # On a GPU, workers come from a fork server, which has to load torch first.
     starting = 0.2 * workers if threads else 1.5 + (2.0 + 0.5 * workers if workers else 0.0)
     return 0.5 + min(call_s, 2 * point_s) + starting + (0.5 if source == "photographs" else 0.0)
 
@@ -37,7 +37,7 @@ def orchestration(
 
     source: batches already on the device (preloaded); samples in host memory (memory); compressed text (encoded); JPEG
         photographs to crop and scale (photographs).
-    workers: processes that prepare batches ahead; 0: the loop prepares them itself.
+    workers: number of processes that prepare batches ahead; with 0, the loop prepares the batches itself.
 
     Both phases wait for the device. On a GPU, `loop_time` times the loop as usually written: the host runs ahead and
     waits only after AHEAD iterations.

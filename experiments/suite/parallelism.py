@@ -1,4 +1,4 @@
-"""Parallelism: throughput by threads in flight, and the cost of divergent threads.
+"""Parallelism: throughput by the number of threads in flight, and the cost of divergent threads.
 
 `experiments.kernels.gpu_threads` describes the kernels `chains` and `paths`.
 """
@@ -20,10 +20,11 @@ Kernel = Literal["chains", "paths"]
 # CPUs run only `paths`: in vectors (llvm) or element by element (llvm-scalar).
 Backend = Literal["cupy", "llvm", "llvm-scalar"]
 
-# STEPS: half a millisecond for one chain, longer for a full GPU.
+# STEPS: number of steps per chain; they take half a millisecond for a single chain, and longer on a full GPU.
 STEPS = 1 << 18
 TURNS = 256
-# Tolerated share of wrong chains: the reference occasionally rounds twice, for up to a few chains in a million.
+# Tolerated share of wrong chains. The reference itself is wrong for up to a few chains in a million, because it
+# occasionally rounds twice.
 FEW = 1e-3
 
 
@@ -42,12 +43,12 @@ def parallelism(
 ) -> Workload:
     """Launch the kernel once.
 
-    in_flight: threads that run chains, spread over as many multiprocessors as possible; 0 for paths, which fill the
-        device.
-    paths: different arms in a group of 32 threads, a power of 2; 0 for chains.
+    in_flight: number of threads that run chains, spread over as many multiprocessors as possible; 0 for paths, which
+        fill the device.
+    paths: number of different branch arms that a group of 32 threads takes, a power of 2; 0 for chains.
     Work: a multiply-add in a chain counts as 2 FLOP; paths use integers.
     Error: the share of chains or elements whose end differs from the reference.
-    Unsupported: on a CPU all but paths, and paths on more than one core.
+    Unsupported: chains on a CPU, and paths on more than one CPU core.
     """
     if kernel == "paths":
         return _path_workload(device, paths, backend, threads)

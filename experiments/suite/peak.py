@@ -1,7 +1,7 @@
 """Peak rate of fused multiply-adds: the upper bound for every product.
 
-`fma` uses the core's widest vectors, `scalar_fma` one number at a time. In bfloat16 the instruction adds dot products
-of pairs to a float32.
+`fma` uses the core's widest vectors, `scalar_fma` one number at a time. For bfloat16, `fma` uses an instruction that
+adds the dot product of two pairs to each float32 number.
 """
 
 from __future__ import annotations

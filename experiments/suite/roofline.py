@@ -1,8 +1,8 @@
 """Steps of real models by operator: FLOP, bytes and time, to compare with the machine's balance.
 
 An operator's intensity is its FLOP over the bytes that it has to move. The machine's balance is peak arithmetic over
-bandwidth; arithmetic limits operators above it, bandwidth those below. To serve any balance, the data give the share
-of operator time, bytes and FLOP below an intensity of 1/4, 1/2, 1, 2, … FLOP/B.
+bandwidth. Arithmetic limits operators with an intensity above the balance, bandwidth limits those below. Balances
+differ, so the data give the shares of operator time, bytes and FLOP up to an intensity of 1/4, 1/2, 1, 2, … FLOP/B.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Phase = Literal["training", "forward", "prefill", "decode"]
 
 # Upper limits for the cumulative distributions, in FLOP/B.
 BELOW = [2.0**power for power in range(-2, 13)]
-# CALLS: calls to count and to profile; fewer if a call takes SLOW_S seconds or more.
+# CALLS: number of calls to count and to profile; there are fewer if a call takes SLOW_S seconds or more.
 CALLS, SLOW_S = 3, 0.25
 # Metrics from the profiler, with units; all others are counted without it.
 TIMED = {"matmul_time_share": "1", **{f"time_below.{limit:g}_share": "1" for limit in BELOW}}
@@ -37,9 +37,9 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(model: str, batch: int, phase: str, dtype: str, threads: int, **_: Any) -> float:
-    """Estimate as for training; without gradients the weights, a float64 copy to check, and half the activations.
+    """Estimate the bytes as `training` does; for other phases, those of weights, check and half the activations.
 
-    That half covers the key-value cache.
+    The check holds the weights in float64. Half the activations also cover the key-value cache.
     """
     from experiments.models.zoo import ZOO
 
@@ -59,7 +59,7 @@ def flop(model: str, batch: int, phase: str, **_: Any) -> float:
 def extra_s(call_s: float, point_s: float, phase: Phase, threads: int = 0, **_: Any) -> float:
     """Estimate the seconds for the float64 check, the counted step and the profiled steps, operator by operator.
 
-    A GPU's point is made again for its profile.
+    On a GPU, the model is made again to profile it.
     """
     return 0.8 + (16 if phase == "training" else 10) * min(call_s, 2 * point_s) if threads else 4.0
 

@@ -1,4 +1,4 @@
-"""Sequential and branching work: time per step when each step needs the last one's result.
+"""Sequential and branching work: time per step if each step needs the result of the step before.
 
 One chain shows the speed of a single CPU core or GPU thread; chains on every thread show the device's throughput.
 `experiments.kernels.sequential` describes the kernels; `tasks` there defines the latency that a chase measures.
@@ -12,19 +12,20 @@ from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.workload import Footprint, Threads, Unsupported, Workload
 
-# Maximum chains to check: the reference is slow.
+# Maximum number of chains to check, because the reference is slow.
 MOST_CHECKED = 64
-# Maximum steps to check in a chase: a whole tour if that is short; this also leaves the caches as a tour does.
+# Maximum number of steps to check in a chase. A shorter tour is checked as a whole, which also fills the caches as the
+# timed tours do.
 LONGEST_TOUR = 1 << 20
 
 
 def memory(kernel: str, footprint: int, **_: Any) -> float:
-    """Estimate the table; for a chase, add the permutation behind it, and copies."""
+    """Estimate the bytes in the table; for a chase, add the permutation behind the table, and copies."""
     return 1.5 * footprint if kernel == "chase" else float(footprint)
 
 
 def extra_s(kernel: str, footprint: int, threads: int, **_: Any) -> float:
-    """Estimate the seconds to compile the kernel and to run the check in Python; a GPU's host draws its data."""
+    """Estimate the seconds to compile the kernel and to run the check in Python; for a GPU, add those to draw data."""
     return 0.15 if threads else 0.3 + memory(kernel, footprint) / 1e9
 
 

@@ -25,26 +25,27 @@ from experiments.workload import Dtype, HarnessError, Observed, Threads, Unsuppo
 if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
 
-# Timeout per request: twenty times a comfortable wait.
+# Seconds until a request times out: twenty times a comfortable wait.
 TIMEOUT_S = 2.0
 # Seconds for a server to start, and to finish requests left over from the last point.
 START_S, DRAIN_S = 50.0, 10.0
 # Seconds for a process to end once its socket is closed.
 END_S = 1.0
-# Maximum idle servers to keep; each costs memory but no CPU time.
+# Maximum number of servers to keep for later points; an idle server costs memory but no CPU time.
 MOST_SERVERS = 6
-# Request rate up to which `extra_s` includes a server start.
+# Request rate up to which `extra_s` includes a server start, because usually one point per server has so low a rate.
 STARTING = 20
 # Largest number of latencies to record per round: a longer list is thinned evenly. Percentiles use the whole list.
 MOST_SAMPLES = 500
-# Tolerated share of requests that the harness loses; these are left out. Above it, the load has failed.
+# Tolerated share of requests that the harness loses. The metrics leave lost requests out; with a larger share, the load
+# has failed.
 HARNESS_SHARE = 0.001
-# A load generator that sends more than LATE_SHARE of its requests over LATE_S late measures itself; LATE_S is half a
-# comfortable wait.
+# If the load generator sends more than LATE_SHARE of its requests over LATE_S seconds late, the latencies show its own
+# delays, and the load is repeated. LATE_S is half a comfortable wait.
 LATE_S, LATE_SHARE = 0.05, 0.01
 # Maximum attempts for a disturbed load.
 TRIES = 3
-# Percentiles, and the fewest requests to compute them from.
+# Percentiles, each with the smallest number of requests to compute it from.
 PERCENTILES = (("p50_latency", 50.0, 1), ("p99_latency", 99.0, 100), ("p999_latency", 99.9, 1000))
 
 
@@ -64,7 +65,7 @@ class RunningServer:
     room: connection_limits.Room
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        """Return the server's JSON answer. Raises HarnessError without an answer, RuntimeError for an error status."""
+        """Return the server's JSON answer. Raises HarnessError if none comes, RuntimeError if it is an error status."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
         try:
             connection.request(method, path, body)
@@ -83,7 +84,7 @@ class RunningServer:
         return answer
 
     def raise_if_ended(self) -> None:
-        """Raise HarnessError, with the server's last message if any, if it has ended or is about to."""
+        """Raise HarnessError, with the server's last message if any, if the server has ended or ends within END_S."""
         if wait_until(lambda: not self.child.is_alive, END_S):
             self.child.answer(1.0)
 
@@ -115,7 +116,10 @@ def close_servers() -> None:
 
 
 def extra_s(threads: int, service: str, requests_per_s: int, **_: Any) -> float:
-    """Estimate the seconds to start the client; at low rates, usually one per server, also the server and the check."""
+    """Estimate the seconds to start the client and, at a low rate, also the server and its check.
+
+    Usually one point per server has a low rate.
+    """
     if not threads:  # loading torch, the runtime and a million vectors
         return 7.0
     if requests_per_s > STARTING:
@@ -134,19 +138,21 @@ def serving(
     backend: Literal["torch", "onnx", "openvino"],
     threads: Threads,
 ) -> Workload:
-    """Load a server for `seconds`, or for as long as `requests_per_s * seconds` random arrivals take.
+    """Send a server `requests_per_s * seconds` requests at random times, which take about `seconds`.
 
-    cores: limit for the server, 0 for all; the client gets the others, or shares these if there are none.
+    cores: number of cores for the server, 0 for all. The client gets the other cores; if none are left, it shares the
+        server's cores.
     threads: per computation; the server runs as many computations at a time as fit its cores.
-    Error: in the scores of eight answers returned by the server, see `experiments.serving.services`.
+    Error: error in the scores of eight answers from the server, see `experiments.serving.services`.
     Observed: latency from the time a request was due, with percentiles; a failed request (no answer within TIMEOUT_S,
         or a wrong one) counts with at least TIMEOUT_S, so percentiles are lower bounds if many fail. achieved_rate:
-        right answers per second. cpu_per_request: the server's CPU seconds, idle moments included. client_share: the
-        load's share of CPU time on the server's cores. client_delay: 99th percentile of the load's own delay.
-        gpu_busy_share: share of time that the accelerator spent on requests, gaps between operations included.
+        right answers per second. cpu_per_request: the server's CPU seconds per right answer, idle moments included.
+        client_share: the client's share of CPU time on the server's cores. client_delay: 99th percentile of the
+        client's delay in sending a request. gpu_busy_share: share of time that the accelerator spent on requests, gaps
+        between operations included.
     Unsupported: more cores than the machine has; a format that the service lacks.
-    Failed, with a reason that begins with `harness:`, if system limits, a pause or a late load spoil it; passing
-        disturbances are retried up to TRIES times.
+    Failed, with a reason that begins with `harness:`, if system limits, a pause or a late client spoil the load; after
+        a passing disturbance, the load is offered again, up to TRIES times in all.
     """
     from experiments.serving.services import SERVICES, answer_error
 
@@ -190,7 +196,7 @@ class DisturbedError(HarnessError):
 
 
 def repeat_if_disturbed(offer: Callable[[], dict[str, Observed]]) -> dict[str, Observed]:
-    """Return a load's metrics, after up to TRIES attempts if disturbed."""
+    """Return a load's metrics; if the load is disturbed, offer it again, up to TRIES times in all."""
     for _ in range(TRIES - 1):
         try:
             return offer()
@@ -207,7 +213,7 @@ def _measure_load(
     shared: int,
     device_kind: str,
 ) -> dict[str, Observed]:
-    """Offer a load to a server and return the metrics. shared: cores that client and server share.
+    """Offer a load to a server and return the metrics. shared: number of cores that client and server share.
 
     Raises HarnessError for trouble outside the server.
     """

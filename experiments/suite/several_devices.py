@@ -24,7 +24,7 @@ def memory(model: str, ranks: int, threads: int = 0, **_: Any) -> float:
 
 
 def lacks(devices: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> str:
-    """Return the reason if the node has too few devices for the ranks; '' otherwise, or on a CPU that they share."""
+    """Return the reason if the node has too few devices for the ranks, else ''. Ranks on a CPU share the CPU."""
     if params["ranks"] < 1:
         return "ranks must be at least 1"
     if params["threads"]:
@@ -49,9 +49,9 @@ def several_devices(
     """Train with Adam in `ranks` processes that average their gradients by DistributedDataParallel.
 
     Each process has its own device and its own batch with `batch` samples, so the work grows with the ranks. Ranks on a
-    CPU have `threads` threads each: they show the method, not another device.
+    CPU have `threads` threads each: they try the method but add no device.
     Observed: samples_per_s (all ranks), and communication_share, the share of a step spent on averaging.
-    Checked: the ranks hold equal weights, equal to those from one process on all batches.
+    Checked: all ranks hold the same weights, which equal those that one process computes from all batches.
     """
     from experiments.models import ranks as processes
     from experiments.models import zoo
@@ -81,7 +81,7 @@ def several_devices(
 
 
 def _rank_devices(device: Device, ranks: int, interconnect: str, threads: int) -> list[str]:
-    """Return a device for each rank. Raises Unsupported if there are too few, or no interconnect."""
+    """Return a device for each rank. Raises Unsupported for too few devices or without the interconnect."""
     import torch.distributed as dist
 
     if not dist.is_available():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Load = Literal["products", "triad", "one_block", "idle"]
 
-# Products per graph: some milliseconds of kernels, to hide the gap between graph launches.
+# Number of products per graph. They take some milliseconds, so the gap between two graph launches hardly matters.
 IN_A_GRAPH = 1000
 IDLE_S = 0.05
 
@@ -29,7 +29,7 @@ def memory(load: Load, extent: int, dtype: str, backend: str, **_: Any) -> float
 
 
 def extra_s(point_s: float, **_: Any) -> float:
-    """Add the rest of point_s: the plan expects other experiments to leave it unused."""
+    """Add the part of point_s that the plan expects to stay unused: this experiment runs for the whole time."""
     return 0.4 * point_s
 
 
@@ -46,7 +46,7 @@ def sustained_load(
 
     products: square matrices with `extent` rows, as in `gemm`. triad: arrays that take `extent` bytes, as in
         `bandwidth`. one_block: products so small that they occupy one or two multiprocessors, one after the other
-        without the host. idle: no work, with the device held open; its power is part of every other load's.
+        without the host. idle: no work, with the device held open; the power of every other load includes this power.
     Unsupported: one_block on devices without graphs.
     """
     if load == "products":

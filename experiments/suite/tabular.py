@@ -13,12 +13,13 @@ from experiments.workload import Threads, Unsupported, Workload
 Op = Literal["filter", "sort", "group_by", "join", "parse_csv", "parse_json"]
 Transfers = Literal["none", "excluded", "included"]
 
-# Tables to rotate through: a branch predictor memorises a short one.
+# Calls rotate through up to MOST_TABLES tables with MOST_ROWS rows together, because a branch predictor would memorise
+# a single short table.
 MOST_TABLES = 64
 MOST_ROWS = 200_000
 FEWEST_ROWS = 1_000
-# Tolerated relative error for a float64 total or mean, or a parsed number; all else is exact, and a single wrong row
-# in 1e8 exceeds this.
+# Tolerated relative error for a float64 total or mean, or a parsed number. All other results must be exact: their error
+# is the share of wrong rows, and a single wrong row in 1e8 exceeds the tolerance.
 TOLERANCE = 1e-12
 # Peak bytes per row for the most demanding library: inputs, result, temporaries, and the check's table.
 ROW_BYTES = {"filter": 80, "sort": 120, "group_by": 120, "join": 160, "parse_csv": 600, "parse_json": 1100}
@@ -33,13 +34,13 @@ def memory(op: str, rows: int, **_: Any) -> float:
 
 
 def environment(params: dict[str, Any]) -> dict[str, str]:
-    """Set Polars' threads at process start: it reads them only then."""
+    """Set the number of Polars' threads, which Polars reads only at process start."""
     limited = params["backend"] == "polars" and params.get("threads")
     return {"POLARS_MAX_THREADS": str(params["threads"])} if limited else {}
 
 
 def extra_s(rows: int, threads: int, **_: Any) -> float:
-    """Estimate the seconds for one host core to make a GPU's tables and check its results, and to compile kernels."""
+    """Estimate a GPU's seconds to compile kernels, and for one host core to make the tables and check the results."""
     return 0.0 if threads else 0.3 + 4e-7 * rows
 
 
@@ -57,8 +58,8 @@ def tabular(
     filter: about half the rows in (row, value). sort: (row, value) by value. group_by: total and mean for each of
         rows/100 keys. join: a table with rows/10 unique keys to one with `rows` rows, four in five of which find a
         partner. parse_csv, parse_json: text to three columns.
-    transfers: excluded, with tables and results in the library's memory; included, from ordinary host memory and back
-        within the call; none on a CPU, the baseline for both.
+    transfers: excluded leaves tables and results in the library's memory; included copies the tables from ordinary host
+        memory, and the results back, within the call; none is for a CPU, the baseline for both.
     Unsupported: operations that a library lacks, and thread counts that it cannot use.
     """
     if rows < 1:

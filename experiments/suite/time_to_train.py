@@ -21,12 +21,13 @@ Name = Literal[
     "bytes-nanogpt", "origin-minilm-l6", "table-boosting", "digits-boosting", "digits-logistic",
 ]  # fmt: skip
 
-# SAMPLES: samples per separately timed part. STEP_S, DRAW_S: budget to time a step, or a batch draw, warm-up included.
+# SAMPLES: maximum number of timings for a separately timed part. STEP_S and DRAW_S: seconds in which to time a training
+# step and the draw of a batch, warm-up included.
 SAMPLES, STEP_S, DRAW_S = 20, 3.0, 0.5
 
 
 def memory(job: Name, **_: Any) -> float:
-    """Estimate all data twice, Adam's four numbers per weight, float64 for the check, and stored activations."""
+    """Estimate the bytes for all data twice, Adam's four numbers per weight, the check's float64, and activations."""
     from experiments.models.training_jobs import JOBS
 
     if job not in JOBS:
@@ -42,10 +43,11 @@ def time_to_train(
     """Run a job once from beginning to end, with new shuffles and initial weights each time.
 
     The same script runs on every device. Networks (torch) step with Adam until a test on held-out samples reaches the
-    target; job_time covers everything but imports. The parts to predict it from are timed before the job, on separate
-    data and a separate model: to prepare the job (prepare_time), to draw a batch (draw_time), to step on a batch in
-    memory, as in `training` (step_time), and its forward part (forward_time). Steps and tests in the job are counted,
-    not predicted. scikit-learn models are fitted once, on the CPU, in float64, without a prediction.
+    target; job_time covers everything but imports. The parts that predict job_time are timed before the job, with
+    separate data and a separate model: the preparation (prepare_time), the draw of a batch (draw_time), a step on a
+    batch in memory as in `training` (step_time), and the step's forward part (forward_time). The job's steps and tests
+    are counted, not predicted. scikit-learn models are fitted once, on the CPU, in float64, and their time is not
+    predicted.
     """
     from experiments.models.training_jobs import FITS, JOBS
 
@@ -76,7 +78,7 @@ def _fit_job(task: Fit, threads: int) -> dict[str, Observed]:
 
     from experiments.models.training_jobs import run_fit
 
-    task.model(), task.samples()  # trigger their imports
+    task.model(), task.samples()  # trigger their imports, which job_time leaves out
     with threadpool_limits(limits=threads or None):
         return _job_metrics(run_fit(task), task.target)
 
@@ -112,7 +114,7 @@ def _train_job(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str
 
 
 def _job_metrics(result: dict[str, float], target: float) -> dict[str, Observed]:
-    """Return a job's time, its accuracy, and 1 or 0 for reaching the target."""
+    """Return a job's time, its accuracy, and 1 if it reached the target, else 0."""
     return {
         "job_time": (result["job_time"], "s"),
         "accuracy": (result["accuracy"], "1"),

@@ -16,15 +16,16 @@ if TYPE_CHECKING:
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Take an eighth of the batch, down to one sample, without compiling or capturing, which outlast any step."""
+    """Take an eighth of the batch, down to one sample; neither compile nor capture, since both outlast any step."""
     backend = "torch" if params["backend"] in ("inductor", "graph") else params["backend"]
     return {**params, "batch": max(1, params["batch"] // 8), "backend": backend} if params["batch"] > 1 else None
 
 
 def memory(model: str, batch: int, threads: int, dtype: str = "float32", **_: Any) -> float:
-    """Estimate trained weights with gradients and moments in float32, in float64 for the check; frozen weights once.
+    """Estimate the bytes for frozen weights, and for trained weights with gradients and moments.
 
-    On a CPU, add the stored activations; on a GPU, a batch that does not fit is a result in itself.
+    The latter are held in float32 and, for the check, in float64. On a CPU, add the stored activations; leave them out
+    on a GPU, where a batch that does not fit is a result in itself.
     """
     from experiments.models.zoo import ZOO
 
@@ -40,8 +41,8 @@ def flop(model: str, batch: int, **_: Any) -> float:
     return ZOO[model].step_flop(batch)
 
 
-# Extra seconds per FLOP and core, beside the products' own rate, for catalogue networks on a CPU (2 cores of Zen 4:
-# ResNet-50, BERT-base and ViT-B reach 45 to 64 GFLOP/s per core in float32, 90 to 130 in bfloat16).
+# Seconds per FLOP that one core needs for a catalogue network in addition to the time for its products. On 2 cores of
+# Zen 4, ResNet-50, BERT-base and ViT-B reach 45 to 64 GFLOP/s per core in float32, 90 to 130 in bfloat16.
 BESIDE_S = {Dtype.FLOAT32: 1e-11, Dtype.BFLOAT16: 5e-12}
 
 
@@ -50,7 +51,7 @@ def extra_s(
 ) -> float:
     """Estimate the seconds for the float64 check, for the traced and profiled steps, and to compile.
 
-    On a GPU the host dominates: it reads some thousand profiler events, and the model is made again for them.
+    On a GPU most of these seconds are the host's, which makes the model again and reads some thousand profiler events.
     """
     compiling = 4.0 if backend == "inductor" else 0.0
     if not threads:
@@ -119,7 +120,7 @@ def training(
         flop=entry.step_flop(batch),
         check=lambda: least_error(trainer, entry.batch, entry.step_flop(1), tolerance),
         tolerance=tolerance,
-        # oneDNN and compiled kernels bypass the operators to count.
+        # Count operators for these backends only, because oneDNN and compiled kernels bypass PyTorch's operators.
         observe=lambda: trainer.observe(operators=backend in ("torch", "channels_last")),
         profile=trainer.profile(operators=backend in ("torch", "channels_last")),
     )

@@ -3,7 +3,7 @@
 Each side has one buffer, reused for every copy, as in NVIDIA's nvbandwidth. A small buffer stays in the CPU's caches,
 which the link reads and writes through on most hosts; a buffer larger than the caches also crosses host memory. That
 memory belongs to the NUMA node of the core that first touched it: if the GPU is attached to another node, a copy also
-crosses the link between them.
+crosses the link between the two nodes.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def transfer(
     """Copy `size` bytes and wait for arrival; `both` copies one buffer each way at the same time.
 
     direction: device_to_device stays within the device's memory; peer goes to another GPU, by the driver's choice of
-        path (NVLink, PCIe, host memory); both have host_memory none.
+        path (NVLink, PCIe, host memory). For these two directions, host_memory is none.
     host_memory: pinned memory is locked, so the device copies by itself while the host continues; pageable memory
         passes through a driver buffer.
     Bytes: those that arrive; within a device, those that its memory reads and writes.
 
-    time: consecutive copies launched by PyTorch, timed by events. graph_time: short copies without the host, to time
-        the link alone. request_time: latency for one copy on request: .enqueue until the call returns, .wait from then
-        until the copy has arrived.
+    time: consecutive copies launched by PyTorch, timed by events. graph_time: short copies in a graph, which time the
+        link without the host. request_time: latency of a single copy; .enqueue lasts until the call returns, .wait from
+        then until the copy has arrived.
     Error: the share of 1 MiB parts that arrive altered.
-    Unsupported: both with pageable memory, whose copies occupy the host; peer with one GPU.
+    Unsupported: direction `both` with pageable memory, whose copies occupy the host; direction `peer` with one GPU.
     """
     pairs = _make_buffers(device, direction, size, host_memory)
     free = host_memory != "pageable"
@@ -151,7 +151,7 @@ class _RandomContent:
             part.copy_(content)
 
     def differing_share(self, buffer: torch.Tensor, device: Device) -> float:
-        """Return the share of parts with other content; `device` compares them, faster than the host can."""
+        """Return the share of parts with other content; `device` compares them, because the host would be slower."""
         import torch
 
         parts = self._parts(buffer, self._block.to(device.name))

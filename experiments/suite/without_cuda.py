@@ -1,8 +1,8 @@
 """The same kernels on the same chip through Vulkan and through CUDA: the cost of the interface.
 
 `vulkan` runs WGSL without run-time checks, `webgpu` with the checks that WebGPU requires (see
-`experiments.kernels.webgpu`), `cuda` the same kernels in CUDA C. The host's clock times them all, over enough launches
-to hide their submission.
+`experiments.kernels.webgpu`), `cuda` the same kernels in CUDA C. The host's clock times all three, over so many
+launches that their submission hardly matters.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     import torch
 
     Operands = Sequence[tuple[torch.Tensor, torch.Tensor]]
-    # Batch: from a launch count to a call that launches and waits. Result: from operands to one launch's result.
+    # Batch: takes a launch count and returns a call that makes these launches and waits for them. Result: takes
+    # operands and returns the result of one launch.
     Batch = Callable[[int], Callable[[], object]]
     Result = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
-# CALL_S: minimum time per call, since submission and completion take some 0.1 ms. The launch count doubles to reach
-# it, up to MOST_LAUNCHES, which any queue accepts.
+# CALL_S: minimum seconds per call, since submission and completion take some 0.1 ms. The launch count is doubled until
+# a call takes that long, up to MOST_LAUNCHES, which any queue accepts.
 CALL_S, MOST_LAUNCHES = 10e-3, 1024
 
 
@@ -51,7 +52,7 @@ def without_cuda(
 ) -> Workload:
     """Launch once: a product of two n x n matrices, or c = a + s*b over n elements.
 
-    All launches in a call write the same memory, to prevent overlap with either interface.
+    All launches in a call write the same memory, so that no two launches overlap, whatever the interface.
     Unsupported: missing wgpu, Vulkan loader or driver for the chip, or missing CuPy. On a CPU, for tests, Vulkan runs
         in software.
     """

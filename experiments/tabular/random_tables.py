@@ -1,4 +1,4 @@
-"""Random tables and, for each operation, the right result, known from the construction."""
+"""Random tables, and for each operation a check that knows the right result from the table's construction."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 ROWS_PER_KEY = 100
 FEWEST_KEYS = 10
 ROWS_PER_PARTNER = 10
-# Leave one left row in five without a partner.
+# Number of keys in the left table per row in the right table; it leaves one left row in five without a partner.
 KEYS_PER_PARTNER = 1.25
 LONGEST_NAME = 8
 
@@ -24,8 +24,9 @@ LONGEST_NAME = 8
 class Case:
     """One operation's inputs, and a check for its result.
 
-    inputs: tables as NumPy arrays by column, or one text. error: for a result on the host: the share of wrong rows if
-    it must be exact (inf for a wrong row count), the relative error against float64 if it is computed.
+    inputs: tables as NumPy arrays by column, or one text. error: function that takes a result on the host. It returns
+    the share of wrong rows (inf for a wrong row count) if the result must be exact, and the relative error against
+    float64 if the result is computed.
     """
 
     inputs: tuple[Any, ...]
@@ -171,7 +172,7 @@ def differing_share(result: Columns, expected: Columns) -> float:
 
 
 def relative_error(result: Any, exact: np.ndarray) -> float:
-    """Return the Euclidean norm of the difference relative to the exact column's; inf if the lengths differ."""
+    """Return the difference's Euclidean norm relative to the exact column's norm; inf if the lengths differ."""
     import numpy as np
 
     if len(result) != len(exact):

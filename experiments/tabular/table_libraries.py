@@ -21,8 +21,8 @@ ON_TEXT = ("parse_csv", "parse_json")
 class Library:
     """One table library. Tables have the library's own type (`Any` below); no call changes its input tables.
 
-    name: value in the column `backend`. fits: device kinds it runs on. without: operations it lacks, with the reason;
-    it defines all others.
+    name: value in the column `backend`. fits: kinds of devices that the library runs on. without: operations that the
+    library lacks, with the reason; it defines all others.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Library:
         raise NotImplementedError
 
     def parse_csv(self, text: bytes) -> Any:
-        """Parse the table (id, value, name): whole number, number, word; the first line holds the names."""
+        """Parse a table with columns id (whole number), value (number) and name (word), named in the first line."""
         raise NotImplementedError
 
     def parse_json(self, text: bytes) -> Any:
@@ -74,7 +74,7 @@ class Library:
 
 
 class PandasLibrary(Library):
-    """pandas with default settings, on one thread: its CSV reader uses several for files, not for text in memory."""
+    """pandas with default settings, on one thread; its CSV reader uses several threads for files only, not for text."""
 
     name = "pandas"
 
@@ -83,7 +83,7 @@ class PandasLibrary(Library):
 
         super().__init__(device)
         self._pd: Any = pd
-        # If numexpr is installed, pandas hands it large comparisons, and it starts its own threads.
+        # Turn numexpr off: if it is installed, pandas hands it large comparisons, and numexpr starts threads for them.
         pd.set_option("compute.use_numexpr", False)
 
     def load(self, columns: Columns) -> Any:
@@ -114,7 +114,7 @@ class PandasLibrary(Library):
 
 
 class PolarsLibrary(Library):
-    """Polars: eager frames, on a thread pool fixed at process start."""
+    """Polars with eager frames; the size of its thread pool is fixed at process start."""
 
     name = "polars"
 
@@ -155,7 +155,7 @@ class PolarsLibrary(Library):
 
 
 class TorchLibrary(Library):
-    """PyTorch tensors by name, on the measured device: the same code on the CPU and on every GPU."""
+    """PyTorch tensors by column name, on the measured device; the same code runs on the CPU and on every GPU."""
 
     name = "torch"
     fits = ("cpu", "gpu")
@@ -215,7 +215,7 @@ def _select_rows(table: Any, positions: Any) -> Any:
 
 
 class CupyLibrary(Library):
-    """CuPy arrays by name, on a GPU."""
+    """CuPy arrays by column name, on a GPU."""
 
     name = "cupy"
     fits = ("gpu",)
@@ -223,14 +223,14 @@ class CupyLibrary(Library):
 
     def __init__(self, device: Device) -> None:
         super().__init__(device)
-        # CuPy and torch share the default stream: the device's events see this library's kernels and copies.
+        # CuPy and torch share the default stream, so the device's events time this library's kernels and copies.
         self.xp: Any = open_cupy(device.name)
 
     def load(self, columns: Columns) -> Any:
         return {name: self.xp.asarray(column) for name, column in columns.items()}
 
     def filter(self, table: Any) -> Any:
-        # Find positions first: faster than a mask, which is scanned twice per column.
+        # Find the positions first, because a mask would be scanned twice per column.
         return _take_rows(table, self.xp.flatnonzero(table["value"] > 0))
 
     def sort(self, table: Any) -> Any:

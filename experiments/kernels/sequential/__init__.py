@@ -1,4 +1,4 @@
-"""Sequential work, in which every step needs the last one's result: the same integers on every device.
+"""Sequential work, in which every step needs the result of the step before; all devices compute the same integers.
 
 A *chain* is one sequence of steps. A kernel maps a chain's start and a step count to the chain's end; `tasks` defines
 the input and, independently, the expected result for each kernel; `cpu_kernels` and `cuda_kernels` implement the
@@ -15,9 +15,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
-# Odd, to make a round a bijection: two chains never meet.
+# The multiplier is odd, which makes a round a bijection, so two chains never meet.
 MULTIPLIER = 0x45D9F3B5
-# Branches per data word; walks are whole words long.
+# Number of branches per data word; every walk takes a multiple of this many steps.
 BITS = 32
 
 

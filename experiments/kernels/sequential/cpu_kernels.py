@@ -22,8 +22,8 @@ _COMMA, _NEWLINE, _MARK = b',\n"'
 def _opaque(_context: Any, value: types.Type) -> Any:
     """Return `value` unchanged, through empty assembly that the compiler may not remove or move up.
 
-    In a branch's arms, it keeps LLVM from computing both and selecting by a conditional move, and from running several
-    steps at once in a vector.
+    In the arms of a branch, it keeps LLVM from computing both arms and selecting a result by a conditional move, and
+    from running several steps at once in a vector.
     """
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:

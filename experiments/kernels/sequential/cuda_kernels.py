@@ -11,9 +11,9 @@ from experiments.kernels.sequential import BITS, MULTIPLIER, Chains
 
 BLOCK = 256
 
-# Computes the same integers as `cpu_kernels`. KEPT keeps the compiler from computing both branch arms and selecting;
-# ptxas would still predicate short arms, but for MARKED: a profiler event without other effect, which is never
-# predicated.
+# The kernels compute the same integers as `cpu_kernels`. KEPT keeps the compiler from computing both arms of a branch
+# and selecting a result. As ptxas would still predicate short arms, MARKED adds a profiler event, which is never
+# predicated and has no other effect.
 SOURCE = f"""
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -93,7 +93,7 @@ KERNEL(states, unsigned char) {{
 
 
 class CudaChains(Chains):
-    """One chain per GPU thread, on the default stream, which also holds PyTorch's events."""
+    """One chain per GPU thread, on the default stream, on which PyTorch also records its events."""
 
     backend = "cupy"
 
@@ -105,7 +105,7 @@ class CudaChains(Chains):
 
     @classmethod
     def max_chains(cls, device: str, threads: int) -> int:
-        """Return the threads that the GPU's registers and schedulers hold, in whole blocks."""
+        """Return the number of threads that the GPU's registers and schedulers hold, in whole blocks."""
         import torch
 
         gpu = torch.cuda.get_device_properties(device)

@@ -5,8 +5,9 @@ The references share no code with the kernels: they use Python integers, the per
 
 A chase follows one cycle over all lines in a chain's part of the table, in random order and with one entry per line:
 prefetchers cannot guess it, and no line repeats before all others were visited. Its time per step, by footprint, is
-lmbench's latency ladder (McVoy & Staelin, USENIX 1996), the latency that programs see: if a footprint exceeds the
-reach of the core's TLBs, it includes the page table walk. The table uses huge pages, to move that point further out.
+lmbench's latency ladder (McVoy & Staelin, USENIX 1996), the latency that programs see. This latency includes the page
+table walk if the footprint exceeds the memory that the core's TLBs cover. The table uses huge pages, to let the TLBs
+cover more.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from experiments.models.real_data import text_bytes
 from experiments.workload import Unsupported
 
 DATA = {"chain": ("random",), "chase": ("random",), "branches": ("predictable", "random"), "states": ("text",)}
-# Four branches one way, then four the other way.
+# Data word for predictable branches: four branches one way, then four the other way.
 PATTERN = 0x0F0F0F0F
 HUGE_PAGE = 2 << 20
-# Fields per text record: a few, as in tables.
+# Number of fields per text record: a few, as in usual tables.
 FIELDS = 8
 
 
@@ -50,7 +51,7 @@ class Task(ABC):
 
 
 class Chain(Task):
-    """Starts are any 32-bit numbers but 0, which stays 0."""
+    """Starts are any 32-bit numbers except 0, because 0 would stay 0."""
 
     def starts(self, random: np.random.Generator) -> Any:
         return random.integers(1, 1 << 32, self.chains, dtype=np.uint64)
@@ -137,10 +138,10 @@ class States(Task):
 def make_task(
     kernel: str, data: str, footprint: int, chains: int, steps: int, line: int, random: np.random.Generator
 ) -> Task:
-    """Return a point's task.
+    """Return the task for one point.
 
-    footprint: table bytes for all chains together. steps: the longest walk from a fresh start. line: the device's
-    cache line in bytes. Raises Unsupported for data or footprints that the kernel does not support.
+    footprint: table bytes for all chains together. steps: length of the longest walk from a fresh start. line: the
+    device's cache line in bytes. Raises Unsupported for data or footprints that the kernel does not support.
     """
     if data not in DATA[kernel]:
         raise Unsupported(f"the kernel {kernel} works on {' or '.join(DATA[kernel])} data, not on {data}")
@@ -197,10 +198,10 @@ def _make_states(footprint: int, chains: int, steps: int) -> States:
 
 @cache
 def text_table() -> tuple[Any, Any]:
-    """Return Python's standard library as CSV bytes, with the record boundaries (first start to last end).
+    """Return Python's standard library as CSV bytes, with the offset of each record's start and of the last one's end.
 
-    Spaces in the source separate fields: indentation gives empty fields; commas, quotation marks and line ends give
-    quoted ones.
+    Spaces in the source separate the fields. Indentation therefore gives empty fields; commas, quotation marks and line
+    ends give quoted fields.
     """
     words = text_bytes().decode("latin-1").split(" ")
     lines = []
@@ -213,5 +214,5 @@ def text_table() -> tuple[Any, Any]:
 
 @cache
 def record_boundaries() -> frozenset[int]:
-    """Return the offsets at which text records begin, and the last one's end."""
+    """Return the offset at which each text record begins, and the offset at which the last record ends."""
     return frozenset(text_table()[1].tolist())
