@@ -38,7 +38,7 @@ def model_file(name: str, shape: Shape, kind: Format) -> Path:
     """
     if shape.file and shape == shapes().get(name):
         return shape.file
-    # Never keep the checked part from a user file: its content may change.
+    # Write the checked part of a user file only to a temporary file: a kept part would not follow changes.
     if not (folder := os.environ.get(FOLDER)) or shape.file:
         return _temporary_file(name, shape, kind)
     path = Path(folder) / f"{_PREFIX}{name}-{kind}-v{_VERSION}.gguf"
@@ -92,7 +92,7 @@ def _require_room(folder: Path, size: float) -> None:
 
 
 def file_bytes(shape: Shape, kind: Format) -> int:
-    """Sum tensor bytes in a file; the vocabulary adds some megabytes."""
+    """Sum the bytes of a file's tensors, without the vocabulary, which adds some megabytes."""
     return sum(weights.tensor_bytes(tensor, kind, shape) for tensor in shape.tensors())
 
 
@@ -158,7 +158,7 @@ def _add_vocabulary(writer: gguf.GGUFWriter, shape: Shape) -> None:
 
 
 def _byte_letter(byte: int) -> str:
-    """Return the printable letter for a byte in byte-level vocabularies since GPT-2."""
+    """Return the printable letter that stands for a byte in byte-level vocabularies such as GPT-2's."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [value for value in range(256) if value not in printable]
     return chr(byte if byte in printable else 256 + hidden.index(byte))

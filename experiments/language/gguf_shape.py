@@ -1,4 +1,4 @@
-"""GGUF file reader, and shapes described by user files."""
+"""Reader for GGUF files, and the model shapes that user files describe."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def file_tensors(path: Path) -> dict[str, Any]:
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Return a file's shape and format for JSON. Raises StudyError if the study cannot check the model."""
+    """Return a file's shape and format, ready for JSON. Raises StudyError if the study cannot check the model."""
     reader = open_reader(path)
     try:
         fields = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("tokenizer.")}
@@ -76,7 +76,7 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def _rope_scaling(stored: dict[str, Any]) -> Scaling | None:
-    """Return Llama 3's scaling with the largest divisor from the file's table; None without table."""
+    """Return Llama 3's scaling, whose factor is the largest divisor in the file's table; None without table."""
     table = stored.get("rope_freqs.weight")
     return Scaling(float(np.max(table.data))) if table is not None else None
 

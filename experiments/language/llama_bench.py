@@ -14,7 +14,7 @@ from experiments.workload import Unsupported
 
 ABSENT = "llama-bench is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
 GPU_BACKENDS = {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"}
-# Repeats per test, after its warm-up.
+# Number of timed repeats per test; llama-bench warms up before them.
 REPEATS = 5
 
 
@@ -24,7 +24,7 @@ def program_path() -> str | None:
 
 
 def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: int) -> list[float]:
-    """Run llama-bench; return seconds per test for a prompt, or seconds per token if `tokens` is not 0.
+    """Run llama-bench; return seconds per repeat for a prompt or, if `tokens` is not 0, per token decoded after it.
 
     Raises Unsupported if llama-bench is absent or does not support the device, RuntimeError if it fails.
     """
@@ -45,7 +45,7 @@ def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: 
 
 
 def _parse_seconds(text: str, device: Device, tokens: int) -> list[float]:
-    """Read times from llama-bench's JSON. Raises RuntimeError if there are none, Unsupported as `test_seconds`."""
+    """Read times from llama-bench's JSON. Raises RuntimeError without times, Unsupported if the build has no GPU."""
     try:
         answers: list[Mapping[str, Any]] = json.loads(text)
         seconds = [sample * 1e-9 / (tokens or 1) for sample in answers[0]["samples_ns"]]

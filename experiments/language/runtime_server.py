@@ -1,4 +1,4 @@
-"""Client for a runtime's own server with a GGUF file: start, token probabilities, stop."""
+"""Client that starts a runtime's own server with a GGUF file, requests token probabilities, and stops the server."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Server:
             return list(pool.map(self._likely_tokens, prompts))
 
     def _post(self, path: str, body: bytes) -> Any:
-        """Return the parsed answer. Raises as `next_tokens`."""
+        """Send a request and return the parsed answer. Raises the same errors as `next_tokens`."""
         try:
             connection, response = simulated_users.open_response(self.port, body, START_S, path)
             with closing(connection):

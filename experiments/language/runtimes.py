@@ -40,7 +40,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def prefill(self, prompt: Ids) -> None:
-        """Process a whole prompt without cache, up to its next token."""
+        """Process a whole prompt without cached tokens, and predict the next token."""
 
     @abstractmethod
     def decode(self, prompt: Ids, count: int) -> None:
@@ -71,7 +71,7 @@ class LlamaCppPython(Runtime):
             )
         self.api: Any = llama_cpp
         self.errors: list[str] = []
-        # Keep a reference: the library calls it later.
+        # Keep a reference to the callback, which the library calls later.
         self.log = llama_cpp.llama_log_callback(self._log_error)
         llama_cpp.llama_log_set(self.log, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
@@ -113,7 +113,7 @@ class LlamaCppPython(Runtime):
         if not np.array_equal(prompt, self.cached):
             self.prefill(prompt)
         self._truncate(len(prompt) - 1)
-        # The time does not depend on the tokens.
+        # Decode the last token again and again: the time does not depend on the token.
         for token in np.resize(prompt[-1:], count).tolist():
             self._compute([token])
 
@@ -133,7 +133,7 @@ class LlamaCppPython(Runtime):
 class XLlamaCpp(Runtime):
     """llama.cpp's server without HTTP, from xllamacpp wheels built for any processor with AVX2."""
 
-    # Candidate tokens per request.
+    # Number of candidate tokens to request.
     MOST = 2000
 
     def load(self, path: Path) -> None:
@@ -164,8 +164,8 @@ class XLlamaCpp(Runtime):
         self._complete(prompt, count, cache_prompt=True)
 
     def next_tokens(self, prompt: Ids) -> NextTokens:
-        # The bias forces a letter, since no probabilities are returned for partial characters. It does not change the
-        # probabilities.
+        # The bias forces the next token to be a letter, since the server returns no probabilities for a partial
+        # character. The returned probabilities do not include the bias.
         answer = self._complete(prompt, 1, cache_prompt=False, n_probs=self.MOST, logit_bias=[[LETTER, 1e3]])
         likely = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
         return np.array([token["id"] for token in likely]), np.array([token["logprob"] for token in likely])
@@ -277,7 +277,7 @@ class CapturedTransformers(Transformers):
 
 
 def random_prompt(tokens: int) -> Ids:
-    """Draw a prompt (tokens,) from random bytes, the first 256 tokens in our files' vocabulary."""
+    """Draw a prompt (tokens,) of random bytes, whose token ids are 0 to 255 in our files' vocabulary."""
     return np.random.default_rng().integers(0, 256, tokens)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from experiments import user_models
 
 Name = Annotated[str, "a language model's name"]
-# File formats with 4, 8 and 16 bits, named as in llama.cpp. User files may have others.
+# File formats with 4, 8 and 16 bits, named as in llama.cpp. User files may have other formats.
 Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
 
 
@@ -130,7 +130,7 @@ class Tensor:
         return self.shape[0] * (self.shape[1] if len(self.shape) > 1 else 1)
 
 
-# Llama 3: vocabulary, context, rotary base and epsilon.
+# Vocabulary, context, rotary base and epsilon that all Llama 3 models share.
 _LLAMA_3 = (128256, 131072, 500000.0, 1e-5)
 SHAPES: dict[str, Shape] = {
     # For tests only.

@@ -1,4 +1,4 @@
-"""Check token probabilities with a two-layer model, using Transformers as the reference."""
+"""Check a runtime's token probabilities on a model cut to two layers, with Transformers as the reference."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from experiments.devices import Device
 from experiments.language import gguf_files, runtimes
 from experiments.language.shapes import Format, Shape, shapes
 
-# The checked model keeps widths, heads and formats: Q4_K_M mixes types in both layers, and all output rows are computed
+# Layers and vocabulary of the checked model, which keeps the widths, heads and formats of the full model. Two layers
+# are enough, since Q4_K_M mixes types in both, and so is a part of the vocabulary, since all output rows are computed
 # alike.
 LAYERS, VOCABULARY = 2, 4096
 PROMPTS, TOKENS, CONTEXT = 6, 16, 64
-# Largest accepted error. llama.cpp rounds product inputs to 8 bits in blocks with 32 or 256 values: about 0.6% for
-# normal values, which grows to 1 to 2% (measured) over 2 layers with 4 successive products each, and to 3% over 24
-# layers. OpenVINO computes in bfloat16 with an 8-bit KV cache (2 to 4% measured).
+# Largest accepted error. llama.cpp rounds product inputs to 8 bits in blocks with 32 or 256 values. The error is about
+# 0.6% for normal values, and grows to 1 to 2% (measured) over 2 layers with 4 successive products each, and to 3% over
+# 24 layers. OpenVINO computes in bfloat16 with an 8-bit KV cache (2 to 4% measured).
 TOLERANCE = 0.06
 
 

@@ -47,7 +47,7 @@ def load_network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cp
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     network.load_state_dict(weights, strict=True, assign=True)
     network.tie_weights()
-    # Rotary frequencies are not in the file.
+    # Compute the rotary frequencies, which are not in the file.
     with torch.device(device):
         network.model.rotary_emb = type(network.model.rotary_emb)(config)
     frozen: nn.Module = network.requires_grad_(False)
@@ -55,7 +55,7 @@ def load_network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cp
 
 
 def _transformers_name(name: str) -> str:
-    """Translate a tensor's name to Transformers."""
+    """Translate a tensor's GGUF name to its name in Transformers."""
     path, _, kind = name.rpartition(".")
     if not path.startswith("blk."):
         return f"{_OUTSIDE[path]}.{kind}"
@@ -66,8 +66,8 @@ def _transformers_name(name: str) -> str:
 def _reorder_heads(name: str, values: NDArray[Any], shape: Shape) -> NDArray[Any]:
     """Reorder rows for Transformers.
 
-    For `llama`, GGUF files interleave query and key rows per head in pairs, Transformers uses halves: see permute in
-    llama.cpp's conversion.
+    Rotary positions rotate pairs of query and key rows. In each head, GGUF files for `llama` store the two rows of a
+    pair side by side, and Transformers stores them in two halves (see permute in llama.cpp's conversion script).
     """
     if shape.architecture != "llama" or not any(part in name for part in ("attn_q.", "attn_k.")):
         return np.require(values, requirements=["C", "W"])

@@ -15,12 +15,12 @@ from experiments.language import gguf_shape
 from experiments.language.shapes import Format, Shape, Tensor
 from experiments.workload import Dtype, Unsupported
 
-# Standard deviation for weights: initializer_range in all configurations.
+# Standard deviation of random weights, equal to `initializer_range` in all configurations.
 DEVIATION = 0.02
-# Blocks per pool. A prime number, so that rows in a tensor repeat only after as many rows.
+# Number of blocks per pool. It is prime, so that a tensor's rows repeat only after that many rows.
 POOL_BLOCKS = 262_139
-# Types with 256 weights per block, and their fallbacks with 32 for rows that are not a multiple of 256:
-# tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
+# Types with 256 weights per block, and types with 32 that replace them if a row's length is not a multiple of 256, as
+# in tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
 _FALLBACK = {Type.Q4_K: Type.Q5_0, Type.Q6_K: Type.Q8_0}
 _FLOATS = {"F16": Type.F16, "BF16": Type.BF16}
 
@@ -45,7 +45,7 @@ def tensor_type(tensor: Tensor, kind: Format, shape: Shape) -> Type:
 
     Vectors stay in float32. Q4_K_M mixes types as llama_tensor_get_type_impl in llama.cpp's
     src/llama-quant.cpp does: Q6_K for the output layer (the embedding table if tied), and in
-    some layers for the value and second feed-forward matrices; Q4_K for the rest.
+    some layers for the value and second feed-forward matrices; Q4_K for all other matrices.
     """
     if shape.file:
         return gguf_shape.file_tensors(shape.file)[tensor.name].tensor_type
@@ -68,7 +68,7 @@ def tensor_type(tensor: Tensor, kind: Format, shape: Shape) -> Type:
 
 
 def _has_more_bits(layer: int, layers: int) -> bool:
-    """True for the first and last eighth and every third layer between; use_more_bits in llama.cpp."""
+    """True in the first and last eighth of the layers, and every third layer between (llama.cpp's use_more_bits)."""
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
@@ -89,7 +89,7 @@ def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
     """Return a tensor's values in file layout: (rows, bytes per row), or float32 (columns,) for a vector.
 
     Random weights have mean 0 (norm factors 1) and standard deviation DEVIATION, and are equal for equal arguments.
-    User files: first rows.
+    From a user file, returns as many leading rows as the shape has.
     """
     if shape.file:
         return gguf_shape.file_tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
@@ -113,8 +113,8 @@ def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
 def _block_pool(kind: Type) -> NDArray[np.uint8]:
     """Make POOL_BLOCKS random blocks: (blocks, bytes per block).
 
-    Normal values, quantised by gguf. For Q4_K and Q6_K, which gguf cannot quantise, quants and scales are random bits,
-    and the block scale sets the standard deviation.
+    The blocks contain normal values, quantised by gguf. Only for Q4_K and Q6_K, which gguf cannot quantise, quants and
+    scales are random bits, and the block scale sets the standard deviation.
     """
     draw = np.random.default_rng(int(kind))
     if kind not in (Type.Q4_K, Type.Q6_K):
@@ -125,14 +125,15 @@ def _block_pool(kind: Type) -> NDArray[np.uint8]:
     blocks = draw.integers(0, 256, (POOL_BLOCKS, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
     if kind is Type.Q4_K:
         # weight = d * scale * quant - dmin * minimum, with quants 0 to 15 (mean 7.5, deviation 4.61) and scales 0 to 63
-        # (root mean square 36.4); the minimum equals the scale. Real files have no block with an exact 0 among quants.
+        # (root mean square 36.4); the minimum equals the scale. A random dmin of 7 to 8 times d
+        # makes weights of exactly 0 rare, as in real files.
         scale = DEVIATION / (36.37 * 4.61)
         both = np.stack([np.full(POOL_BLOCKS, scale), scale * draw.uniform(7, 8, POOL_BLOCKS)], axis=1)
         blocks[:, 0:4] = both.astype("<f2").view(np.uint8)
         blocks[:, 8:12] = blocks[:, 4:8]
         blocks[:, 12:16] = (blocks[:, 12:16] & 15) * 17
     else:
-        # weight = d * scale * (quant - 32), with quants 0 to 63 (18.5) and scales -128 to 127 (73.9).
+        # weight = d * scale * (quant - 32), with quants 0 to 63 (deviation 18.5) and scales -128 to 127 (73.9).
         blocks[:, -2:] = np.array([DEVIATION / (73.9 * 18.48)], dtype="<f2").view(np.uint8)
     return blocks
 

@@ -15,10 +15,10 @@ from experiments.language.shapes import SHAPES
 class Counts:
     """Network sizes.
 
-    parameters: weight count. macs, first_macs: multiply-adds per sample, and in its first product.
-    output: rows and columns per sample.
+    parameters: weight count. macs: multiply-adds per sample. first_macs: multiply-adds in a sample's first product.
+    output: rows and columns of a sample's output.
     trained: weights that a training step changes; None for all.
-    step_macs: multiply-adds per training step, if not two or three times those for each product.
+    step_macs: multiply-adds per sample in a training step; None if a product takes as much again for each gradient.
     """
 
     parameters: int
@@ -33,9 +33,9 @@ class Counts:
 class Network:
     """Transformers class with configuration changes and input.
 
-    kind, shape: image (channels, height, width), tokens (count) or spectrum (bands, frames).
-    decoder: decoder tokens.
-    output: output field to use. source: address, or the name for user networks.
+    kind, shape: input kind and its shape: image (channels, height, width), tokens (count) or spectrum (bands, frames).
+    decoder: number of decoder tokens; 0 without decoder.
+    output: output field to use. source: address of the configuration, or the name of a user network.
     counts: None if not counted yet.
     activation_bytes: bytes per sample that a training step saves in float32; None if not counted yet.
     damped: name suffix for norm weights at the end of residual branches.
@@ -151,13 +151,13 @@ NETWORKS = {
         SHAPES["llama-1b"].config,
         counts=Counts(1_235_814_400, 159_249_334_272, 536_870_912, (128, 128_256)), activation_bytes=480_135_680,
     ),
-    # Networks below are for training. Fine-tuning: BERT with a two-class head, as for GLUE (Devlin et al. 2019, 4.1).
+    # For fine-tuning: BERT with a two-class head, as for GLUE (Devlin et al. 2019, section 4.1).
     "bert-base-classifier": Network(
         "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
         HUB + "google-bert/bert-base-uncased", {"num_labels": 2},
         counts=Counts(109_483_778, 11_174_217_216, 75_497_472, (1, 2)), activation_bytes=76_387_344,
     ),
-    # For serving; W30 has published times for this network. Head as in `bert-base-classifier`.
+    # For serving, since claim W30 has published times for this network; the head is as in `bert-base-classifier`.
     "minilm-l6-classifier": Network(
         "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
         HUB + "philschmid/MiniLM-L6-H384-uncased-sst2",
@@ -167,7 +167,7 @@ NETWORKS = {
         },
         counts=Counts(22_713_986, 1_434_600_192, 18_874_368, (1, 2)),
     ),
-    # Full context length, as in training.
+    # For training: GPT-2 with its full context length.
     "gpt2-124m-1024": Network(
         "GPT2LMHeadModel", "transformer", "tokens", (1024,), "logits", HUB + "openai-community/gpt2",
         counts=Counts(124_439_808, 145_824_153_600, 1_811_939_328, (1_024, 50_257)), activation_bytes=1_345_417_216,

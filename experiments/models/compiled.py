@@ -20,15 +20,15 @@ Call = Callable[..., Any]
 def compile_call(call: Call, threads: int, first_call: Callable[[Call], object], **options: Any) -> Call:
     """Compile `call` with `torch.compile` for the shapes that `first_call` passes to it.
 
-    threads: CPU threads, 0 on a GPU. options: for inductor. Raises Unsupported, naming packages to install, if
-    compilation fails.
+    threads: CPU threads, 0 on a GPU. options: settings for inductor, the compiler. Raises
+    Unsupported if compilation fails; the message names packages to install.
     """
     from torch._dynamo.exc import TorchDynamoException
 
     _link_path_without_spaces()
-    # Reset: compilations for other points count towards a limit past which torch.compile silently falls back to eager.
+    # Forget compilations for other measurements: above a limit, torch.compile silently stops compiling.
     torch._dynamo.reset()
-    # Kernels have their thread count built in.
+    # Inductor compiles the thread count into CPU kernels.
     inductor_options: Mapping[str, Any] = {**options, **({"cpp.threads": threads} if threads else {})}
     compiled: Call = torch.compile(call, dynamic=False, options=dict(inductor_options))
     try:

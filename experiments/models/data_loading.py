@@ -1,4 +1,7 @@
-"""Batches for a training loop: real samples from memory or decoded, in this process or by DataLoader workers."""
+"""Batches of real samples for a training loop.
+
+Samples lie in memory or are decoded on demand. This process or the workers of a DataLoader prepare the batches.
+"""
 
 from __future__ import annotations
 
@@ -33,24 +36,25 @@ if TYPE_CHECKING:
 
 Batch = tuple[Tensor, Tensor]
 
-# Batches preloaded to the device and used in turn.
+# Number of batches that the source `preloaded` copies to the device once, and then repeats in order.
 PRELOADED = 8
-# Sampler length: practically infinite.
+# Number of samples after which the sampler would stop; no training loop gets there.
 ENDLESS = 2**40
-# Samples held in memory.
+# Number of samples that the source `memory` holds.
 HELD = 64
 # Bytes of text per compressed piece.
 PIECE = 1 << 16
-# Smallest random crop, as a share of the area (Szegedy et al. 2015, section 6).
+# Smallest random crop, as a share of the photograph's area (Szegedy et al. 2015, section 6).
 LEAST_AREA = 0.08
-# Shared memory in bytes below which a worker failure is blamed on it: containers get half by default.
+# Free shared memory in bytes below which the error message for a failed worker mentions shared memory: containers get
+# half as much by default.
 LEAST_SHARED = 2**27
-# Sample times: mean over DECODED samples, repeated TIMES times.
+# Number of samples per timing, which returns their mean time, and number of timings.
 DECODED, TIMES = 16, 8
 
 
 class Samples(Dataset[Batch]):
-    """Map-style dataset: (input, target) in the model's format."""
+    """Map-style dataset whose items are (input, target), in the form that the model takes."""
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -60,10 +64,10 @@ class Samples(Dataset[Batch]):
 
     @abstractmethod
     def wrong_share(self, inputs: Tensor, targets: Tensor) -> float:
-        """Return the share of a loaded batch that cannot come from these samples; 1 if decoding is wrong."""
+        """Return the share of samples in a loaded batch that cannot come from this dataset; 1 if decoding is wrong."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Arrays, since tensors would be moved into shared memory, which is scarce in containers.
+        # Send arrays to workers: PyTorch would move tensors into shared memory, which is scarce in containers.
         return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -116,10 +120,10 @@ def _pillow_image() -> Any:
 
 
 class Photographs(Samples):
-    """JPEG photographs, decoded, randomly cropped, and scaled to the model's size and channels (1 or 3).
+    """JPEG photographs that are decoded, randomly cropped and flipped, and converted to the model's size and channels.
 
-    Source: scikit-learn's two photographs (china.jpg and flower.jpg, 640 by 427). The label is
-    the photograph's index: decoding is realistic, the task is easy.
+    Source: scikit-learn's two photographs (china.jpg and flower.jpg, 640 by 427). The label is the photograph's index,
+    so the task is easy; only the decoding is realistic.
     """
 
     NAMES = ("china.jpg", "flower.jpg")
@@ -162,9 +166,10 @@ class Photographs(Samples):
 
 
 class Words(Samples):
-    """Text in gzip-compressed pieces: decompressed, decoded, normalised (Unicode NFC), and split into hashed words.
+    """Text in gzip-compressed pieces. Reading a sample decompresses and normalises a piece, and hashes its words.
 
-    vocabulary: upper bound for word ids. classes: class count if targets are piece numbers; 0 if they are next words.
+    vocabulary: number of word ids. classes: 0 if the targets are the next words; otherwise the number of classes, and
+    the target is the piece's number modulo `classes`.
     """
 
     def __init__(self, raw: bytes, length: int, vocabulary: int, classes: int) -> None:
@@ -238,10 +243,10 @@ def _worker_context(device: Device) -> Any:
 
 
 class Feed:
-    """Endless batches on the device, loaded on demand, by worker processes if `workers` is not 0."""
+    """Endless stream of batches on the device; `workers` processes prepare them, or this process if `workers` is 0."""
 
     def __init__(self, entry: Entry, batch: int, source: str, workers: int, device: Device) -> None:
-        """Raises Unsupported if the source does not fit the model, HarnessError as `next`."""
+        """Raises Unsupported if the source does not fit the model, HarnessError if worker processes fail."""
         self.device, self.samples, self.workers = device, None, workers
         if source == "preloaded":
             if workers:
@@ -287,7 +292,7 @@ class Feed:
         return self._to_device(*batch)
 
     def error(self) -> float:
-        """Return the wrong share in two batches; 0 if all samples are right."""
+        """Return the larger `wrong_share` of the next two batches; 0 if all samples are right."""
         if self.samples is None:
             return 0.0
         batches = [[tensor.cpu() for tensor in self.next()] for _ in range(2)]

@@ -18,23 +18,26 @@ from experiments.devices.accelerator import first_line
 from experiments.models import real_data
 from experiments.models.catalogue import Counts, Network
 
-# Pool size (16 MiB) for random weights on CPUs: drawing every weight would take four times as long.
+# Number of random values (16 MiB) to draw on a CPU and reuse for all weights: drawing every weight would take four
+# times as long.
 POOL = 1 << 22
-# Standard deviation for initial weights, as in BERT and GPT-2; convolutions preserve activation magnitudes.
+# Standard deviation of initial weights, as in BERT and GPT-2. Convolutions use 1 / sqrt(terms in a sum) instead, which
+# preserves activation magnitudes.
 DEVIATION = 0.02
-# Norms that end a residual branch start near 0, as in training (Goyal et al. 2017, arXiv:1706.02677, section 5.1: at 0,
-# where earlier layers get no gradient). At 1, bfloat16 rounding alone completely changes gradients over 50 layers.
+# Initial weight of norms that end a residual branch. Training starts them at 0 (Goyal et al. 2017, arXiv:1706.02677,
+# section 5.1), but then earlier layers of the branch get no gradient to check. At 1, bfloat16 rounding alone would
+# completely change gradients over 50 layers.
 DAMPED = 0.1
-# Name parts that mark added vectors; all other vectors are factors, for norms and layers. A first token filled with
-# ones would leave CLIP's first norm no digits in bfloat16.
+# Parts of names that mark vectors to add, which get random values. All other vectors are factors and start at 1 or
+# DAMPED. CLIP's first token is a vector to add: filled with ones, it would leave the first norm no digits in bfloat16.
 ADDED = ("bias", "embed", "token")
 
 
 class CatalogueModel(nn.Module):
-    """Transformers network with one input tensor and one output tensor (rows, columns), rows from all samples.
+    """Transformers network with one input tensor and one output tensor (rows, columns), which joins all samples' rows.
 
-    Decoders start with the same tokens in every call. Dropout is off, to allow gradient checks. optimiser: customary
-    for such networks.
+    Decoders start with the same tokens in every call. Dropout is off, to allow gradient checks. optimiser: the usual
+    optimiser for these networks.
     """
 
     optimiser = torch.optim.AdamW
@@ -50,7 +53,7 @@ class CatalogueModel(nn.Module):
         self.register_buffer("started", started, persistent=False)
 
     def to_empty(self, *args: Any, **kwargs: Any) -> CatalogueModel:
-        """Tie shared weights again, which `torch.nn.Module.to_empty` separates."""
+        """Tie shared weights again, since `torch.nn.Module.to_empty` separates them."""
         super().to_empty(*args, **kwargs)
         self.network.tie_weights()  # type: ignore[operator]
         return self
@@ -58,7 +61,7 @@ class CatalogueModel(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         spec = self.spec
         arguments: dict[str, Any] = {KEYS[spec.kind]: x}
-        # Without a mask, Transformers looks for packed sequences, which cannot be traced.
+        # Without a mask, Transformers searches for packed sequences, and the search cannot be traced.
         if spec.kind == "tokens" and torch.jit.is_tracing():
             arguments["attention_mask"] = torch.ones_like(x)
         if self.started is not None:
@@ -95,7 +98,7 @@ def _random_network(spec: Network) -> nn.Module:
 
 
 def _pool_whole_images(module: nn.Module, side: int) -> None:
-    """Pool globally if a window covers the whole image (EfficientNet): OpenVINO rejects windows larger than it."""
+    """Pool globally if a window covers the whole image (EfficientNet), since OpenVINO rejects windows beyond images."""
     for name, child in module.named_children():
         if isinstance(child, nn.AvgPool2d) and child.ceil_mode and child.kernel_size >= side:  # type: ignore[operator]
             setattr(module, name, nn.AdaptiveAvgPool2d(1))
@@ -124,8 +127,8 @@ ADAPTED = ("q_proj", "v_proj")
 class LoraLinear(nn.Module):
     """Frozen linear layer with two trained low-rank matrices in float32.
 
-    Source: Hu et al. 2021, LoRA, with peft's defaults: queries and values, scale 1. Here both matrices start random,
-    since each has zero gradient if the other is 0.
+    Source: Hu et al. 2021, LoRA. As by default in the library peft, queries and values have adapters, with scale 1.
+    Here both matrices start random, since a matrix has zero gradient if the other is 0.
     """
 
     def __init__(self, base: nn.Linear, rank: int) -> None:
@@ -152,7 +155,7 @@ def add_adapters(network: nn.Module, rank: int) -> None:
 
 
 class NormalPool:
-    """Normal values, on CPUs reused from a pool, since drawing is slow there."""
+    """Source of normal values, which reuses a pool of values on CPUs, since drawing is slow there."""
 
     def __init__(self) -> None:
         self.pool, self.start = torch.randn(POOL, device="cpu", dtype=torch.float32), 0

@@ -5,16 +5,17 @@ from __future__ import annotations
 from experiments.models.catalogue import networks
 from experiments.workload import Dtype, Unsupported
 
-# Relative error over all gradients: rounding in about a hundred successive operations, each bounded as in
-# Dtype.matmul_tolerance.
+# Largest accepted error, relative to all gradients: it allows for rounding in about a hundred successive operations,
+# each bounded as in Dtype.matmul_tolerance.
 SMOOTH = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1}
-# Networks with 19 or more ReLUs after batch norm: in every layer, a share of units proportional to the rounding error
-# lies close enough to the kink to take the other path, with its full gradient. So the error grows with the square root
-# of the rounding error (measured for any batch and width: 0.3 in bfloat16, up to 6e-4 in float32, compared with 1e-3
-# expected from 0.3; ResNet-50 0.08 and 3e-4).
+# Largest accepted error for networks with 19 or more ReLUs after batch norm. In every layer, rounding moves a share of
+# units across the ReLU's kink, and their whole gradient changes. This share is proportional to the rounding error, so
+# the gradient error grows with the square root of the rounding error. Measured errors, for any batch and width: 0.3 in
+# bfloat16 and up to 6e-4 in float32, where the square root predicts 1e-3 from 0.3; 0.08 and 3e-4 for ResNet-50.
 KINKED = {Dtype.FLOAT32: 2e-3, Dtype.TF32: 0.25, Dtype.BFLOAT16: 0.5}
 
-# Measured errors: 0.04 in float32, 1.3 in bfloat16; wrong gradients may have the same error.
+# Networks that cannot be checked: rounding alone causes an error of 0.04 in float32 and 1.3 in bfloat16 (measured), and
+# wrong gradients may have the same error.
 CHAOTIC = ("mobilenet-v2",)
 
 

@@ -1,4 +1,4 @@
-"""Training step captured as one device graph: the host launches no single operators."""
+"""Training step captured as one device graph, so that the host does not launch every operator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.workload import Dtype
 
 
 class CapturedTrainer(Trainer):
-    """Trainer that replays forward pass, backward pass and update as one launch, on fixed batch memory.
+    """Trainer that launches forward pass, backward pass and update as one graph, with the batch at fixed addresses.
 
     Raises Unsupported if the device has no graphs, or the step cannot be captured.
     """
@@ -26,14 +26,14 @@ class CapturedTrainer(Trainer):
         self.replay: Callable[[], object] = self.device.graph([self._run_step])
 
     def _run_step(self) -> None:
-        # Captured gradients live in the graph's memory. The loss is not stored: its autograd nodes would stay
-        # bound to the stream used before the capture.
+        # Drop old gradients, so that the capture places gradients in the graph's memory. Do not store the loss: its
+        # autograd nodes would stay bound to the stream used before the capture.
         self.optimiser.zero_grad(set_to_none=True)
         self.loss().backward()
         self.optimiser.step()
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return the gradients from a replay, see `Trainer`; nan if the replay does not change the weights."""
+        """Return a replay's gradients, as `Trainer.gradients` does; nan if the replay does not change the weights."""
         trained = [parameter.data for parameter in self.model.parameters() if parameter.requires_grad]
         places = [self.inputs, self.targets, *trained]
         saved = [place.clone() for place in places]

@@ -1,4 +1,4 @@
-"""Single layers from known networks, and products in their shapes: targets for vendor libraries."""
+"""Single layers from known networks, and matrix products with common shapes, for comparing vendor libraries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Convolution:
-    """Convolution: square kernels, no bias (as in ResNet), inputs (batch, channels, size, size)."""
+    """Convolution with square kernels and without bias (as in ResNet), for inputs (batch, channels, size, size)."""
 
     channels: int
     filters: int
@@ -31,11 +31,11 @@ class Convolution:
 
     @property
     def depth(self) -> int:
-        """Terms in each output sum."""
+        """Number of terms in the sum for an output element."""
         return self.channels * self.kernel**2
 
     def positions(self, batch: int) -> int:
-        """Count the applications per weight: terms in each weight gradient."""
+        """Count how often a pass uses each weight, which is the number of terms in the weight's gradient."""
         return batch * ((self.size - 1) // self.stride + 1) ** 2
 
     def flop(self, batch: int) -> float:
@@ -50,7 +50,7 @@ class Convolution:
 
 @dataclass(frozen=True)
 class Lstm:
-    """LSTM layer: `hidden` cells and as many features, over sequences with `length` steps."""
+    """LSTM layer with `hidden` cells and as many input features, for sequences with `length` steps."""
 
     hidden: int
     length: int
@@ -60,20 +60,20 @@ class Lstm:
         return nn.LSTM(self.hidden, self.hidden, **where)
 
     def inputs(self, batch: int) -> tuple[int, ...]:
-        """Return the input shape: time first, cuDNN's layout."""
+        """Return the input shape, with time first as in cuDNN's layout."""
         return (self.length, batch, self.hidden)
 
     @property
     def depth(self) -> int:
-        """Terms in each gate's sum: input and state."""
+        """Number of terms in a gate's sum: all input features and all states."""
         return 2 * self.hidden
 
     def positions(self, batch: int) -> int:
-        """Count the applications per weight: terms in each weight gradient."""
+        """Count how often a pass uses each weight, which is the number of terms in the weight's gradient."""
         return batch * self.length
 
     def flop(self, batch: int) -> float:
-        """Return the FLOP in one forward pass (products only), four gates."""
+        """Return the FLOP in one forward pass: only products, with four gates per cell."""
         return 2.0 * self.positions(batch) * 4 * self.hidden * self.depth
 
     def elements(self, batch: int) -> int:
@@ -89,7 +89,7 @@ class Product:
     width: int
 
     def positions(self, batch: int) -> int:
-        """Count the applications per weight."""
+        """Count how often the product uses each weight."""
         return batch
 
     def flop(self, batch: int) -> float:
@@ -141,7 +141,7 @@ def layer_output(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def output_and_gradients(module: nn.Module, x: Tensor, above: Tensor | None) -> list[Tensor]:
-    """Return the output, and for an output gradient `above` also the gradients for the input and all weights."""
+    """Return the output and, if an output gradient `above` is given, also the gradients for input and weights."""
     if above is None:
         with torch.no_grad():
             return [layer_output(module, x)]

@@ -18,13 +18,13 @@ def model_names(hint: Any) -> list[str]:
 
 
 def expand_model_name(hint: Any, name: str) -> list[str]:
-    """Expand a name from a preset to models; the placeholder stands for all user models."""
+    """Return the models that a name in a preset stands for: all user models for the placeholder, else one model."""
     if name != user_models.OWN:
         return [name]
     return list(user_models.models("shape" if hint == shapes.Name else "class"))
 
 
 def has_attention(model: str) -> bool:
-    """True for a transformer, small or from the catalogue."""
+    """True if the model is a transformer: a small network, or a network from the catalogue."""
     network = networks().get(model)
     return network.family == "transformer" if network else "gpt" in model

@@ -1,4 +1,4 @@
-"""Requests to a device: inputs to transfer, computation, and check."""
+"""Operations that the host requests from a device, with their inputs and a check of the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Rows in a product checked entry by entry; with fewer, C x could cancel almost completely.
+# Number of rows of a product that are checked entry by entry. The check by C x is only for products with more rows:
+# the sums for fewer rows could all cancel almost completely.
 CHECKED_ROWS = 16
 Call = Callable[[], "torch.Tensor"]
 
@@ -23,8 +24,8 @@ Call = Callable[[], "torch.Tensor"]
 class Request(ABC):
     """An operation on a device with one of its libraries.
 
-    inputs: input shapes to transfer. elements: numbers transferred, including the result.
-    flop: FLOP per use. tolerance: largest accepted error.
+    inputs: shapes of the inputs to transfer. elements: count of numbers transferred, including the result.
+    flop: FLOP each time the operation is applied. tolerance: largest accepted error.
     """
 
     inputs: Sequence[tuple[int, ...]]
@@ -39,7 +40,7 @@ class Request(ABC):
 
     @abstractmethod
     def bind(self, *data: torch.Tensor) -> Call:
-        """Make a callable that computes from `data` in place, without transfer. Raises Unsupported."""
+        """Make a callable that computes from the current values of `data`, without transfer. Raises Unsupported."""
 
     @abstractmethod
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
@@ -67,7 +68,7 @@ class Elementwise(Request):
         if dtype is Dtype.TF32:
             raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
         self.inputs, self.elements = [(m,)], 2 * m
-        # No cancellation: four roundings (exponential, sum, quotient, result).
+        # Four operations round (exponential, sum, quotient, result), and no cancellation amplifies their errors.
         self.tolerance = 4 * dtype.unit_roundoff
 
     def bind(self, *data: torch.Tensor) -> Call:
@@ -82,7 +83,7 @@ class Elementwise(Request):
 
 
 class Product(Request):
-    """C = A @ B, (m, k) by (k, n): transfers both operands."""
+    """Matrix product C = A @ B, (m, k) by (k, n), for which both operands are transferred."""
 
     def __init__(self, device: Device, backend: str, dtype: Dtype, m: int, n: int, k: int) -> None:
         super().__init__(device, backend, dtype)
@@ -94,7 +95,7 @@ class Product(Request):
         return self.device.matmul(self.backend, a, b, self.dtype)
 
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        """Compare CHECKED_ROWS rows entry by entry; for larger products also C x with A (B x) (Freivalds' check)."""
+        """Compare CHECKED_ROWS rows entry by entry; in a larger product, also compare C x with A (B x) (Freivalds)."""
         import torch
 
         a, b, c = map(self._to_float64, (*data, result))
@@ -106,9 +107,10 @@ class Product(Request):
 
 
 class Layers(Request):
-    """Layers with weights resident on the device, as in serving; transfers only the rows.
+    """Linear layers whose weights stay on the device, as in serving, so that only the rows are transferred.
 
-    y = x W, or with several layers y = relu(x W1) W2: x (rows, widths[0]), W (widths[i], widths[i + 1]).
+    One layer computes y = x W, two compute y = relu(x W1) W2. x has the shape (rows, widths[0]),
+    W has (widths[i], widths[i + 1]).
     """
 
     def __init__(self, device: Device, backend: str, dtype: Dtype, rows: int, widths: Sequence[int]) -> None:
@@ -117,7 +119,7 @@ class Layers(Request):
         self.inputs, self.elements = [(rows, widths[0])], rows * (widths[0] + widths[-1])
         self.flop = 2.0 * rows * sum(k * n for k, n in shapes)
         self.tolerance = sum(dtype.matmul_tolerance(k) for k, _ in shapes)
-        # Scaled to preserve activation magnitudes.
+        # Scale the weights so that activations keep their magnitude from layer to layer.
         self.weights = [device.random_normal((k, n), dtype) * k**-0.5 for k, n in shapes]
         self.packed = self._pack_weights(rows) if backend == "onednn" else []
 

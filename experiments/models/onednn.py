@@ -1,4 +1,4 @@
-"""Linear layers that compute their three products with oneDNN instead of PyTorch's default library."""
+"""Linear layers that compute output and gradients with oneDNN instead of PyTorch's default library."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Product(torch.autograd.Function):
 
 
 class Linear(nn.Linear):
-    """`torch.nn.Linear` with oneDNN for float32; other formats use the default."""
+    """`torch.nn.Linear` that uses oneDNN for float32, and PyTorch's default library for other formats."""
 
     def forward(self, input: Tensor) -> Tensor:
         if input.dtype is not torch.float32 or self.weight.dtype is not torch.float32:
@@ -42,7 +42,7 @@ class Linear(nn.Linear):
 
 
 def use_onednn(model: nn.Module) -> nn.Module:
-    """Switch all linear layers to oneDNN in place, keeping weights, and return the model. Raises Unsupported."""
+    """Switch linear layers to oneDNN in place, with the same weights, and return the model. Raises Unsupported."""
     onednn_linear(torch.float32)
     for module in model.modules():
         if type(module) is nn.Linear:

@@ -12,21 +12,21 @@ from typing import Any
 from experiments import hardware
 from experiments.workload import Dtype, Unsupported
 
-# Protocol buffers limit the file size, in bytes.
+# Largest file size in bytes, a limit of protocol buffers, which ONNX files consist of.
 MOST_BYTES = 2 * 10**9
-# Operators quantised dynamically, and statically for convolutional networks: convolutions gain from 8 bits only with
-# static input ranges.
+# Operators to quantise dynamically, and operators to quantise statically, in convolutional networks only: convolutions
+# gain from 8 bits only with static input ranges.
 QUANTISED, CONVOLUTIONS = ("MatMul", "Gemm", "LSTM", "Attention"), ("Conv", "MatMul", "Gemm")
-# Calibration batches for static ranges.
+# Number of batches for finding static input ranges.
 CALIBRATED = 4
 
 
 def onnx_file(name: str, batch: int, quantised: bool = False) -> Path:
-    """Export the network `name`, weights drawn from seed 0, for a batch size; cache files for the latest network.
+    """Export the network `name`, with weights drawn from seed 0, for a batch size; keep the latest network's files.
 
-    Uses the tracing exporter (`dynamo=False`): its files run as fast as the newer exporter's (within noise on the small
-    networks), take a tenth of the time, and allow quantising every weight, while the newer exporter's shape
-    annotations make the quantiser fail. Raises Unsupported.
+    Uses PyTorch's tracing exporter (`dynamo=False`), which takes a tenth of the newer exporter's time. Its files run as
+    fast (within noise on the small networks), and every weight in them can be quantised, while the newer exporter's
+    shape annotations make the quantiser fail. Raises Unsupported if the file would be too large.
     """
     folder = Path(_network_folder(name).name)
     path = folder / f"{batch}{'-int8' * quantised}.onnx"
@@ -43,7 +43,7 @@ def onnx_file(name: str, batch: int, quantised: bool = False) -> Path:
 def has_static_ranges(name: str) -> bool:
     """True for convolutional networks, which use calibrated input ranges in 8 bits.
 
-    Transformers would lose too much accuracy (measured errors: ViT 5%, CLIP 9%).
+    With these ranges, transformers would lose too much accuracy (measured errors: ViT 5%, CLIP 9%).
     """
     from experiments.models.zoo import ZOO
 
@@ -77,7 +77,7 @@ def _export(name: str, batch: int, path: Path) -> None:
 
 
 def _quantise_convolutions(name: str, batch: int, path: Path) -> None:
-    """Quantise weights per output channel, and inputs with ranges from calibration batches, to 8 bits.
+    """Quantise to 8 bits: weights with a scale per output channel, and inputs with ranges from calibration batches.
 
     Uses ONNX Runtime's quantiser and a format that ONNX Runtime and OpenVINO read (https://onnxruntime.ai/docs/performance/
     model-optimizations/quantization.html).
@@ -118,9 +118,9 @@ def _has_overflowing_sums() -> bool:
 
 
 def _quantise_dynamically(model: Path, path: Path) -> None:
-    """Quantise weights to 8 bits, and product inputs at run time with a range per call.
+    """Quantise weights to 8 bits, and let the runtime quantise product inputs with a range found at each call.
 
-    Uses ONNX Runtime's quantiser, since PyTorch announced removal for its own.
+    Uses ONNX Runtime's quantiser, since PyTorch will remove its own.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

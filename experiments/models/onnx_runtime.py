@@ -17,11 +17,10 @@ CUDA = "CUDAExecutionProvider"
 
 
 def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -> Call:
-    """Load the network `name`, weights drawn from seed 0, for batches on the device with this size.
+    """Load the network `name`, with weights drawn from seed 0, on the device for batches of this size.
 
-    dtype: float32, tf32 on a GPU, or int8 on a CPU (dynamic quantisation: 8-bit weights, and product inputs rounded
-    to 8 bits with a range found at each call). threads: 0 for the library's default.
-    Raises Unsupported for other formats and for models that exceed the file size limit.
+    dtype: float32, tf32 (only on a GPU), or int8 (only on a CPU; `onnx_file` quantises the network). threads: 0 for
+    ONNX Runtime's default. Raises Unsupported for other formats and for models that exceed the file size limit.
     """
     import onnxruntime
     import torch

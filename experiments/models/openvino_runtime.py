@@ -19,12 +19,13 @@ PRECISIONS = {Dtype.FLOAT32: "f32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "f16"
 def session(
     name: str, batch: int, dtype: Dtype, threads: int, alone: bool = True
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Load the network `name`, weights drawn from seed 0, for batches with this size.
+    """Load the network `name`, with weights drawn from seed 0, for batches of this size.
 
-    dtype: computation format; weights, inputs and outputs are passed in float32. For int8 in convolutional networks,
-    OpenVINO chooses the format for everything besides products. threads: 0 for the library's default. alone: this
-    process runs one session at a time; if not, unpin threads, for OpenVINO pins all sessions to the same cores.
-    Raises Unsupported for formats that OpenVINO lacks, or does not use on this processor.
+    dtype: computation format; weights, inputs and outputs are passed in float32. int8 is only for convolutional
+    networks, in which OpenVINO chooses the format for everything besides products. threads: 0 for OpenVINO's default.
+    alone: True if this process runs one session at a time; otherwise, threads are not pinned, since OpenVINO would pin
+    all sessions to the same cores. Raises Unsupported for formats that OpenVINO lacks, or does not use on this
+    processor.
     """
     import openvino
     import torch
@@ -59,7 +60,7 @@ def session(
 
 
 def _convolution_precision(compiled: Any) -> str:
-    """Return int8 if all convolutions run in 8 bits, else another of their formats."""
+    """Return int8 if all convolutions run in 8 bits, else the name of another format in which a convolution runs."""
     layers = [
         {key: value.value for key, value in layer.get_rt_info().items()}
         for layer in compiled.get_runtime_model().get_ops()

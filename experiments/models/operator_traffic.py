@@ -38,8 +38,9 @@ class Operator:
     """An operator call below autograd.
 
     name: PyTorch's name. shapes: input shapes. flop: from a formula for products, convolutions, attention and
-    recurrent layers; for other operators the minimum, one per output element. product: True if from a formula.
-    touched: (address, bytes) for each memory block read or written; empty for views. seconds: nan if not timed.
+    recurrent layers; for other operators the minimum, one per output element. product: True if `flop` is from a
+    formula. touched: (address, bytes) for each memory block read or written; empty for views. seconds: nan if not
+    timed.
     """
 
     name: str
@@ -71,7 +72,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-            # Composite operators arrive whole without gradients: decompose them.
+            # Outside autograd, composite operators arrive whole: decompose them, and record their parts.
             with self:
                 return func.decompose(*args, **kwargs)
         if self.marked:
@@ -145,8 +146,8 @@ def _kernel_names(event: Any) -> list[str]:
 def cached_share(operators: Sequence[Operator], capacity: float) -> float:
     """Return the share of bytes in a repeated step that hit an LRU cache with `capacity` bytes.
 
-    A block hits if it fits together with everything touched since its last use (reuse distance:
-    Mattson et al. 1970, IBM Systems Journal 9(2):78). The first pass fills the cache.
+    A memory block hits if the cache has room for the block and all bytes touched since its last use (reuse distance:
+    Mattson et al. 1970, IBM Systems Journal 9(2):78). The first of two passes only fills the cache.
     """
     recent: OrderedDict[int, float] = OrderedDict()
     cached = total = 0.0
@@ -161,7 +162,7 @@ def cached_share(operators: Sequence[Operator], capacity: float) -> float:
 
 
 def _reuse_distance(recent: OrderedDict[int, float], address: int, capacity: float) -> float:
-    """Sum the bytes touched since this block; infinity if past the capacity or never touched."""
+    """Sum the bytes touched since this block; infinity if they exceed the capacity, or the block was never touched."""
     distance = 0.0
     for other in reversed(recent):
         if other == address:
@@ -236,7 +237,7 @@ def _bytes_by_address(tensors: Iterable[Tensor]) -> dict[int, float]:
     storages: dict[int, float] = {}
     for tensor in tensors:
         address = _address(tensor)
-        # Stride 0 repeats the same elements.
+        # A dimension with stride 0 repeats the same elements, which count once.
         elements = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
         views.setdefault(address, {})[(tensor.storage_offset(), tensor.shape, tensor.stride())] = (
             elements * tensor.element_size()
@@ -259,7 +260,7 @@ def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> flo
     """Count the FLOP in a product, convolution, attention or recurrent layer; None for other operators."""
     packet = func._overloadpacket
     if packet is torch.ops.aten.convolution_backward:
-        # Each gradient takes as much as forward. torch's counter overcounts weight gradients in grouped convolutions.
+        # Each gradient takes as much FLOP as the forward pass. torch's counter overcounts grouped weight gradients.
         output_gradient, x, weight = args[:3]
         forward = conv_flop_count(x.shape, weight.shape, output_gradient.shape, transposed=args[7])
         return float(forward * sum(args[10][:2]))
@@ -272,8 +273,8 @@ def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> flo
             return float(sdpa_backward_flop_count(*(tensor.shape for tensor in tensors[:4])))
         return float(sdpa_flop_count(*(tensor.shape for tensor in tensors[:3])))
     if "rnn" in name and tensors and tensors[0].dim() == 3:
-        # input (steps, batch, features) and, for each layer and direction, matrices (gates, features); backward
-        # computes gradients for inputs and weights.
+        # Arguments are the input (steps, batch, features) and, for each layer and direction, matrices (gates,
+        # features). The backward pass takes the FLOP twice, for gradients of inputs and of weights.
         steps = tensors[0].shape[0] * tensors[0].shape[1]
         weights = sum(matrix.numel() for matrix in _weight_matrices(args))
         return 2.0 * steps * weights * (2 if "backward" in name else 1)

@@ -11,16 +11,17 @@ import torch
 
 from experiments.devices import Device
 
-# Linux counts pages per thread in batches: smaller growth is not accurate to 10%.
+# Smallest growth in bytes that is accurate to 10%: Linux counts each thread's pages in batches.
 LEAST_GROWTH = 16 << 20
 
 
 def peak_bytes(call: Callable[[], object], device: Device, held: float) -> float | None:
     """Return peak bytes in use during a call; None if the system or device does not report them.
 
-    Accelerator: PyTorch's peak allocation, including earlier tensors.
-    CPU (Linux): `held` bytes plus the growth in resident memory. Memory that the allocator
-    cached is returned first, so that it counts again. None if growth is below LEAST_GROWTH.
+    On an accelerator, this is PyTorch's peak allocation, which includes tensors from before the call. On a CPU (Linux),
+    it is `held`, the bytes in use before the call, plus the growth in resident memory; None if the growth is below
+    LEAST_GROWTH. The allocator first returns its cached memory to the system, so that this memory counts as growth when
+    it is used again.
     """
     if device.name == "cpu":
         growth = _peak_growth(call)

@@ -1,7 +1,7 @@
 """Complete profiles from torch's profiler: accelerator kernels are summed only if none was lost.
 
 Kineto registers its clock anew for every session. In later sessions the first kernel records then carry times from
-another clock and are dropped, more in every session (pytorch#192021). On AMD GPUs it may record none at all
+another clock and are dropped, more in every session (pytorch#192021). On AMD GPUs, Kineto may record no kernels at all
 (kineto#1338).
 """
 
@@ -19,12 +19,12 @@ from contract import running_time
 from experiments.devices import Device
 from experiments.workload import Dtype, ProfileError, Unsupported
 
-# Dummy kernels at the start of each session, for Kineto to lose.
+# Number of dummy kernels at the start of each session, which Kineto may lose without harm.
 HEAD_KERNELS = 100
-# Seconds between dummy kernels, mark and call: host and device clocks differ.
+# Pause in seconds before and after the mark, longer than the difference between host and device clocks.
 GAP_S = 5e-3
 MARK = "head of the profile ends"
-# Minimum calls per profile: accelerator profiles compare equal calls.
+# Minimum calls per profile, by device kind: on an accelerator, only a comparison of equal calls shows lost kernels.
 FEWEST_CALLS = {"cpu": 1, "gpu": 2}
 
 

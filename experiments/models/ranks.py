@@ -1,4 +1,4 @@
-"""Data-parallel training: one process per rank, with its own device and batch, averaging gradients."""
+"""Data-parallel training: each rank is a process with a device and a batch, and all ranks average their gradients."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ from experiments.point_errors import is_out_of_memory
 from experiments.workload import Dtype, Unsupported, largest_error
 
 SEED = 20250
-# Check: steps, samples per rank and learning rate for plain gradient descent. Adam would turn rounding errors in
-# near-zero gradients into full steps.
+# Steps, samples per rank and learning rate of the check, which uses plain gradient descent: Adam would turn rounding
+# errors in near-zero gradients into full steps.
 CHECKED_STEPS, CHECKED_SAMPLES, RATE = 2, 2, 0.5
-# Batches per check: redraw if rounding flips a ReLU branch, as in `training`.
+# Largest number of tries per check: if the error is too large, a try with other batches follows, since rounding may
+# have moved a value across a ReLU's kink.
 TRIES = 3
-# Take up to SAMPLES of each kind, alternating, within SPAN_S; at least FEWEST if steps are slow.
+# Timings with and without averaging alternate: SPAN_S seconds for both, but at least FEWEST and at most SAMPLES timings
+# of each kind.
 SAMPLES, FEWEST, SPAN_S = 12, 4, 2.4
 WARM_UP = 3
 # Error value for NaN or infinity, which JSON cannot encode.
@@ -46,8 +48,9 @@ def train_ranks(
 ) -> dict[str, Any]:
     """Train on several ranks; return {error, step_time, step_time_alone} with the slowest rank's times.
 
-    order: model, batch (samples per rank), dtype, devices (a name per rank), threads, interconnect. Raises
-    Unsupported, MemoryError or RuntimeError with the first failed rank's reason, ChildError if it gives none.
+    step_time_alone: without averaging gradients. order: model, batch (samples per rank), dtype, devices (a name per
+    rank), threads, interconnect. Raises Unsupported, MemoryError or RuntimeError with the first failed rank's reason,
+    ChildError if that rank gives no reason.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder, contextlib.ExitStack() as stack:
         children = []
@@ -92,7 +95,7 @@ def _train_rank(order: Mapping[str, Any]) -> dict[str, Any]:
         replica = Replica(device, order["model"], order["batch"], Dtype(order["dtype"]))
         error = replica.error()
         averaged, alone, spread = replica.step_times()
-        # Different weights on ranks are an error, however close to the reference.
+        # Weights that differ between ranks are an error, however close each rank is to the reference.
         return {"error": max(error, spread), "step_time": averaged, "step_time_alone": alone}
     finally:
         dist.destroy_process_group()
@@ -113,15 +116,15 @@ class Replica:
         self.trainer = Trainer(self.model, *self._draw_batch(batch, 0, self.rank), device, dtype)
 
     def _draw_batch(self, size: int, number: int, rank: int) -> tuple[Tensor, Tensor]:
-        """Draw batch `number` for a rank; all ranks draw the same one."""
+        """Draw batch `number` for `rank`. The seed depends only on these, so each rank can draw the batches of all."""
         torch.manual_seed(SEED + 1 + number * self.ranks + rank)
         return self.entry.batch(size)
 
     def error(self) -> float:
         """Return the relative error in weight changes, compared with one process on all batches in float64.
 
-        BEYOND if weights differ between ranks. The least error in up to TRIES tries if the first exceeds the
-        tolerance. Restores the weights.
+        Returns BEYOND if weights differ between ranks. If the error exceeds the tolerance, tries again with other
+        batches, up to TRIES tries in all, and returns the least error. Restores the weights.
         """
         least = math.inf
         for number in range(1, 1 + TRIES):

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-# Enough text for any batch; reading takes a fraction of a second.
+# Bytes of text to read: enough for any batch, and read in a fraction of a second.
 TEXT_BYTES = 4_000_000
-# Some ten thousand words.
+# Bytes of text to hash as words: some 90,000 words.
 WORDS_BYTES = 400_000
-# Per library: some 2,000 passages with 128 words each.
+# Bytes of text to read per library: enough for 2,000 passages with 128 words each.
 ORIGIN_BYTES = 1_500_000
 
 
@@ -95,7 +95,7 @@ def _read_joined(paths: list[Path], size: int) -> bytes:
 
 
 def library_passages(length: int, vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return passages (n, length) from `hash_words`, and source labels (n,): 0 Python, 1 scikit-learn.
+    """Return passages (n, length) of hashed words, and labels (n,): 0 for text from Python, 1 from scikit-learn.
 
     Reads ORIGIN_BYTES from each installed library. Raises ModuleNotFoundError.
     """
@@ -161,12 +161,12 @@ def photograph_batch(size: int, side: int) -> torch.Tensor:
 
 @cache
 def text_words(vocabulary: int) -> torch.Tensor:
-    """Hash the words in the first WORDS_BYTES bytes with `hash_words`."""
+    """Hash the words in the first WORDS_BYTES bytes of `text_bytes` with `hash_words`."""
     return hash_words(text_bytes()[:WORDS_BYTES], vocabulary)
 
 
 def hash_words(text: bytes, vocabulary: int) -> torch.Tensor:
-    """Split a text into words and signs, and hash each to an id below `vocabulary` (int64)."""
+    """Split a text into words and punctuation marks, and hash each to an id below `vocabulary` (int64)."""
     import re
     import zlib
 

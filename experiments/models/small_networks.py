@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-# Byte values.
+# Number of token ids: one per byte value.
 VOCABULARY = 256
 
 
 class Mlp(nn.Module):
-    """64 pixels, two hidden layers of 512, ten classes."""
+    """Multilayer perceptron for 64 pixels and ten classes, with two hidden layers of 512 units."""
 
     WIDTHS = (64, 512, 512, 10)
 
@@ -30,7 +30,7 @@ class Mlp(nn.Module):
 
 
 class Cnn(nn.Module):
-    """Three 3x3 convolutions with batch norm on 8x8 images, pooled once, ten classes."""
+    """Network for 8x8 images and ten classes: three 3x3 convolutions with batch norm, and one max-pooling."""
 
     CHANNELS = (1, 32, 64, 64)
 
@@ -105,7 +105,7 @@ class WideResNet(ResNet):
 
 
 class Block(nn.Module):
-    """Pre-norm transformer block: causal self-attention and a feed-forward layer, four times as wide."""
+    """Pre-norm transformer block: causal self-attention, then a feed-forward layer with 4 * width hidden units."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    """Byte-level decoder-only transformer (Radford et al. 2019): next-byte logits, (batch * length, 256)."""
+    """Byte-level decoder-only transformer (Radford et al. 2019); returns next-byte logits (batch * length, 256)."""
 
     def __init__(self, width: int, heads: int, blocks: int, length: int) -> None:
         super().__init__()
@@ -141,9 +141,9 @@ class Gpt(nn.Module):
 
 
 class Lstm(nn.Module):
-    """Byte-level language model, two LSTM layers with 256 cells: next-byte logits, (batch * length, 256).
+    """Byte-level language model with two LSTM layers of 256 cells; returns next-byte logits (batch * length, 256).
 
-    Takes about as many multiply-adds per byte as `gpt-1m` (within a tenth), but sequentially.
+    A byte takes about as many multiply-adds as in `gpt-1m` (within a tenth), but bytes are processed one by one.
     """
 
     WIDTH, LAYERS = 256, 2

@@ -30,7 +30,7 @@ def record_step(step: Callable[[], object]) -> Step:
 
 
 def repeat_share(steps: Sequence[Step]) -> tuple[float, float]:
-    """Return (share of steps that repeat the previous operator sequence, product share of FLOP in the last step).
+    """Return (share of steps with the same operators as the step before, share of products in the last step's FLOP).
 
     steps: at least two.
     """
@@ -39,11 +39,11 @@ def repeat_share(steps: Sequence[Step]) -> tuple[float, float]:
 
 
 def profile_metrics(step: Callable[[], object], device: Device, steps: int) -> dict[str, float]:
-    """Profile `steps` equal steps (warm, at least 2 on an accelerator).
+    """Profile `steps` equal steps after a warm-up by the caller; an accelerator needs at least two.
 
-    kernel_time: accelerator seconds per step, summed over kernels, copies and fills; for the remaining time the
-    device waits for its host. matmul_time_share: share of operator self time, on the device where operators run, in
-    products, convolutions, attention and recurrent layers; excludes interpreter time between operators. Raises
+    kernel_time: seconds per step in the accelerator's kernels, copies and fills; in the rest of a step, the accelerator
+    waits for the host. matmul_time_share: share of products, convolutions, attention and recurrent layers in the self
+    time of all operators, on the device where they run; interpreter time between operators does not count. Raises
     ProfileError if kernels are lost, Unsupported if the profiler does not support the device.
     """
 

@@ -1,4 +1,4 @@
-"""Prefill and decode with a KV cache; seeded weights in a number format; float64 reference logits."""
+"""Text generation: prefill and decode with a KV cache, models with seeded weights, and float64 reference logits."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from experiments.devices import Device
 from experiments.workload import Dtype, Unsupported, largest_error, relative_error
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Texts checked per batch.
+# Number of texts to check per batch.
 CHECKED = 2
 
 
 @contextlib.contextmanager
 def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
-    """Context for making models: weights on the device, in this format, drawn from seed 0.
+    """Context in which new models draw their weights from seed 0, on the device and in this format.
 
-    Raises Unsupported for formats without random weights in torch.
+    Raises Unsupported for formats in which PyTorch cannot draw weights.
     """
     if dtype not in FORMATS:
         raise Unsupported(f"PyTorch cannot draw weights in {dtype}")
@@ -37,13 +37,13 @@ def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
 
 
 def set_tf32(device: Device, dtype: Dtype) -> None:
-    """Allow or forbid TF32 for float32 on a GPU: a process-wide switch that each point sets."""
+    """Allow or forbid TF32 for float32 on a GPU. The switch is global, so each measurement must set it."""
     if device.kind == "gpu":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype is Dtype.TF32
 
 
 def exact_logits(model: nn.Module, inputs: Tensor, device: Device) -> Tensor:
-    """Compute the model's output in float64, on the device if supported: (rows, classes), returned on the CPU."""
+    """Compute the output (rows, classes) in float64, on the device if it supports that, and return it on the CPU."""
     where = device.name if device.supports_float64 else "cpu"
     exact = inputs.to(where)
     with torch.no_grad():
@@ -95,7 +95,7 @@ class Generator:
         return self.cached.read(self.tokens)
 
     def decode(self) -> Tensor:
-        """Compute the same logits from last tokens and cache."""
+        """Compute the same logits from each text's last token and the cached earlier tokens."""
         self.cached.truncate(self.tokens.shape[1] - 1)
         return self.cached.read(self.tokens[:, -1:])
 

@@ -25,19 +25,19 @@ from experiments.workload import Dtype, Profile
 TRACED_STEPS = {"cpu": 8, "gpu": 2}
 # Steps per profile.
 PROFILED_STEPS = 4
-# Seconds per step above which fewer steps are observed.
+# Seconds per step above which only the minimum number of steps is recorded and profiled.
 SLOW_S = 0.05
-# FLOP limit for the float64 reference: larger batches repeat fewer distinct samples.
+# FLOP limit for the float64 reference. A batch that would exceed the limit repeats fewer distinct samples.
 CHECKED_FLOP = 1e10
-# Above WHOLE_FLOP per sample (text decoders), check the loss over the first CHECKED_TOKENS only: it does not depend
-# on later tokens, which the reference omits.
+# If a step takes more than WHOLE_FLOP per sample (text decoders only), the check uses the loss over the first
+# CHECKED_TOKENS tokens. Later tokens do not affect this loss, so the reference omits them.
 WHOLE_FLOP, CHECKED_TOKENS = 1e12, 32
 
 
 def make_model(entry: Entry, device: Device, dtype: Dtype) -> nn.Module:
-    """Make a model for training directly on the device, which is fast for large models.
+    """Make a model for training; its weights are drawn on the device, which is fast for large models.
 
-    Trained weights are in float32; frozen weights (LoRA) in bfloat16 if `dtype` is.
+    Trained weights are in float32. Frozen weights (of models with LoRA) are in bfloat16 if `dtype` is, else in float32.
     """
     before = torch.get_default_dtype()
     half = dtype is Dtype.BFLOAT16 and entry.counts.trained is not None
@@ -49,12 +49,12 @@ def make_model(entry: Entry, device: Device, dtype: Dtype) -> nn.Module:
         torch.set_default_dtype(before)
 
 
-# Targets excluded from the loss: PyTorch's `ignore_index`.
+# Target value that excludes a token from the loss: PyTorch's default `ignore_index`.
 IGNORED = -100
 
 
 class Trainer:
-    """Model, optimiser (default Adam), one batch on the device, and step phases.
+    """Model with an optimiser (Adam by default) and a batch on the device; methods run the phases of a training step.
 
     tuned: use the fused optimiser, which updates all weights in one pass. channels_last: use this memory format for the
     model and its images.
@@ -148,7 +148,7 @@ class Trainer:
     def observe(self, operators: bool) -> Mapping[str, tuple[float, str]]:
         """Measure peak memory in a step, if the system reports it.
 
-        operators: also the shares `repeat_share` and `matmul_flop_share`, which need PyTorch's own operators.
+        operators: also return `repeat_share` and `matmul_flop_share`, for steps that run PyTorch's own operators.
         """
         metrics: dict[str, tuple[float, str]] = {}
         steps: list[step_profile.Step] = []
@@ -173,7 +173,10 @@ class Trainer:
         return metrics
 
     def profile(self, operators: bool) -> Profile | None:
-        """Profile kernel time (GPU) and, with `operators`, the product share in operator time; None if neither."""
+        """Make a profile of kernel time (on a GPU) and, with `operators`, of the products' share in operator time.
+
+        None if the profile would be empty.
+        """
         units = {"kernel_time": "s"} if self.device.kind == "gpu" else {}
         if operators:
             units["matmul_time_share"] = "1"
@@ -189,13 +192,12 @@ class Trainer:
 
 
 def least_error(trainer: Trainer, draw: Callable[[int], Any], step_flop: float, tolerance: float) -> float:
-    """Return the gradient error on a fresh batch, or the least error on up to three if it exceeds the tolerance.
+    """Return the gradient error on a fresh batch; if it exceeds the tolerance, the least error on up to three batches.
 
-    Gradients of ReLU and max-pooling jump: a value within rounding of the kink sometimes
-    takes the other path (about 1 in 10 batches with 256 images, with an error of a
-    thousandth). Wrong computations fail on every batch.
+    Gradients of ReLU and max-pooling jump at a kink, and rounding sometimes moves a value across the kink (in about 1
+    of 10 batches with 256 images, with an error of a thousandth). Wrong computations fail on every batch.
 
-    draw: draws a number of samples. step_flop: per sample.
+    draw: draws a given number of samples. step_flop: FLOP of a step per sample.
     """
     error = math.inf
     batch = len(trainer.inputs)
@@ -219,10 +221,10 @@ def gradient_error(
 ) -> float:
     """Return the relative gradient error on a fresh batch, compared with the same model in float64.
 
-    The batch repeats the samples `times` times. Mean loss, gradients and batch norm statistics are equal
-    for a single copy, so the reference uses one and does less work; errors in a large batch still show.
-    The reference runs on the device if it supports float64, else on the CPU. Weights and the current
-    batch are kept. tokens: leading tokens per text that count in the loss.
+    The trainer's batch repeats the samples `times` times, so that errors in large batches show. The reference computes
+    each sample once, which saves work: repetition changes neither mean loss, gradients nor batch norm statistics. The
+    reference runs on the device if that supports float64, else on the CPU. The trainer keeps its weights and its batch.
+    tokens: number of leading tokens per text that count in the loss; None for all.
     """
     where = trainer.device.name if trainer.device.supports_float64 else "cpu"
     leading, expected = inputs, targets
@@ -239,7 +241,7 @@ def gradient_error(
 def exact_gradients(model: nn.Module, inputs: Tensor, targets: Tensor, where: str) -> Tensor:
     """Compute `flat_gradients` for the mean cross entropy in float64, on a copy.
 
-    Converts frozen weights one by one on use: all at once, a large model would not fit in memory as float64.
+    Frozen weights are converted one by one on use: a whole large model in float64 would not fit in memory.
     """
     frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
     if not frozen:

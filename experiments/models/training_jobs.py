@@ -43,8 +43,8 @@ class Job:
     """Network training until the accuracy on held-out samples reaches the target.
 
     samples: reads and prepares all (inputs, targets) anew. rate: Adam's step size.
-    held: held-out samples. every: steps between tests. most: maximum steps.
-    enter: transform for a batch's inputs.
+    held: number of held-out samples. every: steps between tests. most: maximum steps.
+    enter: transforms a batch's inputs before they enter the model.
     """
 
     model: str
@@ -69,7 +69,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Fit:
-    """A scikit-learn model, fitted once. model: its factory; target: accuracy on `held` held-out samples."""
+    """Job that fits a scikit-learn model once.
+
+    model: makes the model. target: required accuracy on held-out samples. held: number of held-out samples.
+    """
 
     model: Callable[[], Any]
     samples: Callable[[], Samples]
@@ -82,7 +85,7 @@ def enlarge_images(images: Tensor) -> Tensor:
     return interpolate(images, size=PHOTOGRAPH, mode="bilinear").expand(-1, 3, -1, -1)
 
 
-# Passage length in words, and BERT's vocabulary size.
+# Passages have 128 words; 30,522 is the size of BERT's vocabulary.
 passages_by_library = partial(real_data.library_passages, 128, 30_522)
 JOBS: dict[str, Job] = {
     "digits-mlp": Job("mlp", real_data.digits.__wrapped__, 32, 1e-3, 0.96, held=360, every=45, most=1500),
@@ -169,7 +172,7 @@ class Learner:
 
 
 def run_job(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
-    """Run a job from data on disk to its target; return seconds, steps, tests and final accuracy."""
+    """Run a job from reading data to its target accuracy or last step; return seconds, steps, tests and accuracy."""
     device.synchronise()
     begun = running_time.now()
     learner = Learner(job, device, dtype)
@@ -187,7 +190,7 @@ def run_job(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
 
 
 def run_fit(task: Fit) -> dict[str, float]:
-    """Run a fit from data on disk to its accuracy on held-out samples."""
+    """Run a fit from reading data to testing; return seconds and accuracy on held-out samples."""
     begun = running_time.now()
     (inputs, targets), (held_out, labels) = (
         (rows.flatten(1).numpy(), classes.numpy()) for rows, classes in split_samples(task.samples(), task.held)

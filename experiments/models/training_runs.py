@@ -1,10 +1,10 @@
 """Training runs from scratch on small real image sets, with a constant batch size and learning rate.
 
-Stochastic gradient descent with momentum 0.9, as in the batch size studies repeated here:
+The optimiser is stochastic gradient descent with momentum 0.9, as in the batch size studies repeated here:
 Keskar et al. 2017 ("On large-batch training for deep learning"),
 Goyal et al. 2017 ("Accurate, large minibatch SGD", which introduced linear rate scaling) and
 Shallue et al. 2019 ("Measuring the effects of data parallelism on neural network training").
-Nothing else depends on the batch: no batch norm, no dropout, no weight decay.
+There is no batch norm, dropout or weight decay, so the batch size acts only through the gradients.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from experiments.workload import Dtype
 
 Images = tuple[Tensor, Tensor]
 
-# Rate for the rule "fixed", and the base for the rule "linear"; rates are given as multiples.
+# Learning rate of which every `rate` below is a multiple, and momentum.
 BASE_RATE, MOMENTUM = 0.05, 0.9
 SPLIT_SEED = 1
 HIDDEN, CHANNELS = 64, (1, 8, 16)
@@ -34,9 +34,9 @@ HIDDEN, CHANNELS = 64, (1, 8, 16)
 
 @dataclass(frozen=True)
 class Task:
-    """Image set with training and validation sizes (the rest is for testing).
+    """Image set, and the number of images for training and for validation; the remaining images are for testing.
 
-    target: validation accuracy for the time to target.
+    target: validation accuracy that ends the time to target.
     """
 
     images: Callable[[], Images]
@@ -62,10 +62,10 @@ class Split:
 
 @dataclass(frozen=True)
 class Run:
-    """Run results.
+    """Results of a training run.
 
     training_s: training seconds, without evaluation between epochs.
-    target_s: training seconds until an epoch first ended at or above the target; None if none did.
+    target_s: training seconds up to the end of the first epoch that reached the target accuracy; None if no epoch did.
     """
 
     test_accuracy: float = 0.0
@@ -100,12 +100,12 @@ def make_network(model: str, pixels: int) -> nn.Module:
 
 
 def make_trainer(name: str, model: str, rate: float, device: Device, dtype: Dtype, seed: int) -> Trainer:
-    """Make a trainer, with weights drawn from `seed`; rate: in multiples of BASE_RATE."""
+    """Make a trainer, with weights drawn from `seed`; rate: learning rate, in multiples of BASE_RATE."""
     images, labels = split_images(name, device.name).training
     torch.manual_seed(seed)
     network = make_network(model, images[0].numel()).to(device.name)
     trainer = Trainer(network, images[:1], labels[:1], device, dtype)
-    # Fused on CPUs, where interpreter overhead dominates.
+    # On CPUs, interpreter overhead dominates: update all weights in one fused call.
     fused = device.kind == "cpu" or None
     trainer.optimiser = torch.optim.SGD(network.parameters(), lr=BASE_RATE * rate, momentum=MOMENTUM, fused=fused)
     return trainer
@@ -134,6 +134,6 @@ def train(name: str, model: str, batch: int, rate: float, epochs: int, device: D
 
 @torch.no_grad()
 def accuracy(model: nn.Module, samples: Images) -> float:
-    """Return the share classified correctly. A model with nan weights always predicts the same class."""
+    """Return the share classified correctly: about 1 in 10 with nan weights, which always predict the same class."""
     images, labels = samples
     return float((model(images).argmax(1) == labels).double().mean())

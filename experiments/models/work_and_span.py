@@ -1,10 +1,10 @@
-"""Work and span of a forward pass, from its traced operator graph.
+"""Work and span of a forward pass, counted in its traced operator graph.
 
-The model is traced at batch size 1 on fake tensors, down to PyTorch's own operators:
-attention as two products and a softmax, a recurrence step by step. Operators that only
-move, select or create data add no level.
+Tracing uses one sample of fake tensors, and splits layers into PyTorch's elementary operators: attention becomes two
+products and a softmax, and a recurrent layer becomes its single steps. Operators that only move, select or create data
+add no level.
 
-Terms: Blelloch 1996, "Programming parallel algorithms", section 2.
+Blelloch 1996, "Programming parallel algorithms", section 2, defines work and span.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from experiments.models.zoo import Entry, model_without_data
 
 aten = torch.ops.aten
 
-# Views not marked as views, copies, look-ups, selections and constants.
+# Operators without calculations: views that PyTorch does not mark as views, copies, look-ups, selections, constants.
 _MOVES = {
     aten._unsafe_view, aten.clone, aten._to_copy, aten.copy_, aten.cat, aten.stack, aten.embedding, aten.tril,
     aten.where, aten.zeros, aten.ones, aten.full, aten.arange, aten.scalar_tensor, aten.empty, aten.zeros_like,
@@ -40,15 +40,15 @@ _MOVES = {
 
 @dataclass(frozen=True)
 class Extent:
-    """Depth and width per sample.
+    """Depth and width of an operator graph, per sample.
 
     A calculation is one multiply-add in a product, or one output element in another operator.
 
     levels: operators in the longest dependency chain.
-    span: levels where an operator that sums k terms counts as 1 + log2(k) levels, rounded up
-        (sums as trees).
+    span: as `levels`, but an operator that sums k terms counts as 1 + log2(k) levels, rounded up: the depth of an
+        addition tree.
     work: all calculations.
-    widest, median: calculations in the widest and in the median level; they are independent.
+    widest, median: calculations in the widest and in the median level. No operator in a level needs another's result.
     """
 
     levels: int
@@ -82,7 +82,7 @@ def trace_forward(entry: Entry) -> GraphModule:
 
         kind = torch.int64 if entry.first_input_has_gradient else torch.float32
         inputs = torch.zeros(1, *entry.sample, dtype=kind)
-        # Models may add residual branches in place.
+        # Models may add residual branches in place: replace in-place operators by operators with results of their own.
         without_mutations = torch.func.functionalize(forward, remove="mutations")
         return make_fx(without_mutations)(dict(model.named_parameters()), dict(model.named_buffers()), inputs)
 

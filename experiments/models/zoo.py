@@ -23,14 +23,15 @@ class Entry:
 
     model: makes the model with random weights.
     batch: draws (inputs, targets) from real data, with replacement, for a sample count.
-    counts: sizes. Attention counts in full, as in `torch.utils.flop_counter`, though a causal kernel may skip half.
-    sample: input shape per sample; integers for an embedding, else float32.
+    counts: weights and multiply-adds. Attention counts in full, as in `torch.utils.flop_counter`, though a causal
+        kernel may skip half.
+    sample: shape of one input sample, of integers if an embedding reads it, else of float32.
     family: dense, convolutional, recurrent or transformer.
     first_input_has_gradient: true if the first counted layer also computes its input gradient, as after an
-        embedding; layers fed by data do not.
+        embedding; a first layer that reads the data needs no input gradient.
     images: inputs are (n, channels, height, width), so channels-last layout is possible.
-    kept: known bytes per sample saved for the backward pass.
-    described: the catalogue's entry.
+    kept: bytes per sample saved for the backward pass; None if `activation_bytes` must count them.
+    described: the network's entry in the catalogue; None for small networks.
     """
 
     model: Callable[[], nn.Module]
@@ -45,7 +46,7 @@ class Entry:
 
     @property
     def length(self) -> int:
-        """Tokens or steps per sample; 1 for images."""
+        """Output rows per sample: tokens or time steps; 1 for classifiers."""
         return self.counts.output[0]
 
     @property
@@ -68,7 +69,7 @@ class Entry:
     def step_flop(self, batch: int) -> float:
         """FLOP in products and convolutions for one training step.
 
-        Forward 2 per multiply-add, and as much again for weight gradients and for input gradients.
+        The forward pass takes 2 per multiply-add. Weight gradients take as much again, and so do input gradients.
         """
         if self.counts.step_macs is not None:
             return 2.0 * batch * self.counts.step_macs
@@ -76,11 +77,11 @@ class Entry:
         return 2.0 * batch * (3 * self.counts.macs - skipped)
 
     def activation_bytes(self) -> float:
-        """Return bytes per additional sample saved for the backward pass, in float32.
+        """Return the bytes that each further sample saves for the backward pass, in float32.
 
-        Takes the difference between two samples and one to exclude fixed costs per batch. Counts each
-        storage that autograd saves once, without weights, on fake tensors; recurrent models run for real,
-        since only a run shows the size for their library's workspace.
+        The difference between batches of two samples and one excludes fixed costs per batch. Each storage that autograd
+        saves counts once; weights do not count. Models run on fake tensors, except recurrent models: only a real run
+        shows the size of their library's workspace.
         """
         return _saved_bytes(self, 2) - _saved_bytes(self, 1) if self.kept is None else self.kept
 

@@ -16,9 +16,10 @@ from experiments.workload import HarnessError
 
 # Maximum connections; further requests wait in a queue.
 CONNECTIONS = 256
-# Files and sockets reserved besides connections.
+# Number of files and ports to keep free for other uses than connections.
 MARGIN = 32
-# Polling interval in seconds for pauses; shorter would add CPU time to rare requests.
+# Seconds between checks for pauses of the process. With a shorter interval, the checks' CPU time would be noticeable if
+# requests are rare.
 TICK_S = 0.25
 ROOT = Path("/")
 _MORE_FILES = (
@@ -49,7 +50,8 @@ def file_limits() -> tuple[int, int]:
 def raise_file_limit(connections: int) -> Room:
     """Raise this process's soft file limit to fit `connections`, as far as the system allows.
 
-    Raise no further: macOS refuses large limits, and `select` supports only descriptors below 1024.
+    The limit rises no further than that, since macOS refuses large limits, and `select` supports only descriptors below
+    1024.
     """
     soft, hard = file_limits()
     if soft == sys.maxsize:
@@ -91,17 +93,17 @@ def port_shortage(connections: int, root: Path = ROOT) -> str:
 
 
 def connection_count(requests: int, root: Path = ROOT) -> int:
-    """Return the maximum connections for a load, limited to the server's accept queue.
+    """Return the maximum connections for a load, which fit into the server's accept queue.
 
-    If this queue is full, Linux drops connection attempts, and clients retry only after a second. Requests in the
-    load's own queue also wait, with latency measured from their arrival times.
+    If this queue is full, Linux drops connection attempts, and clients retry only after a second. Further
+    requests wait in the load's own queue instead, and their latency still counts from arrival.
     """
     backlog = counters.read_number(root / "proc/sys/net/core/somaxconn") or socket.SOMAXCONN
     return max(1, min(CONNECTIONS, requests, int(backlog)))
 
 
 def require_connections(connections: int, side: str, room: Room) -> None:
-    """Raise HarnessError if a process with this room cannot open `connections`; side: its name in the message."""
+    """Raise HarnessError if a process cannot open `connections`. side: its name in messages. room: its free files."""
     if reason := file_shortage(connections, room) or port_shortage(connections):
         raise HarnessError(f"{side}: {reason}")
 

@@ -1,10 +1,10 @@
 """Open-loop load: requests at random arrival times, with latency measured from arrival.
 
 Arrivals are a Poisson process, as from independent users. A closed-loop client would send fewer
-requests to a slow server, and omit those that had to wait (Tene, "How NOT to measure latency":
+requests to a slow server, and omit requests that had to wait (Tene, "How NOT to measure latency":
 coordinated omission). Waiting for a free connection counts in the latency.
 
-One thread with plain sockets: HTTP libraries add up to a millisecond per answer.
+The load runs in one thread with plain sockets, since HTTP libraries add up to a millisecond per answer.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from experiments.children import read_order
 from experiments.serving import connection_limits
 from experiments.workload import HarnessError, missing_library
 
-# Sequential warm-up requests, and seconds before the first arrival.
+# Number of sequential warm-up requests, and seconds between the start of the load and time 0 of the arrivals.
 WARM_UP, LEAD_S = 20, 0.05
-# Busy-wait in seconds before a request is due: a sleeping core wakes up this late.
+# The client polls without sleeping from this many seconds before a request is due: a sleeping core wakes up this late.
 AWAKE_S = 1e-4
-# Bytes per read; no correct answer is longer.
+# Largest read and largest accepted answer in bytes; correct answers are shorter.
 MOST_BYTES = 1 << 16
 CONNECT_S = 1.0
 # Errors on connections closed or reset by the server.
@@ -46,8 +46,8 @@ class LoadResult:
 
     latency: seconds from arrival until the answer was read; for failed requests, at least the
     timeout. late: the client's own delay, in seconds from arrival until sending or queueing.
-    good: True for correct answers. trouble: counts by cause for requests that the harness
-    failed; they have no entries above. stood_s: seconds for which this process was suspended.
+    good: True for correct answers. trouble: number of requests that failed through the harness, by
+    cause; the lists omit these requests. stood_s: seconds for which this process was suspended.
     """
 
     latency: list[float] = field(default_factory=list)
@@ -137,17 +137,17 @@ def is_right(status: int, body: bytes, expected: int) -> bool:
 class Load:
     """Requests to a server, over a limited number of connections.
 
-    Server failures, as users of an overloaded or broken server see them: timeouts, wrong or unreadable answers,
-    status 5xx or 429 Too Many Requests, and closed or reset connections. All other errors are trouble in the harness:
-    a file, port, buffer or address refused by the system, a refused connection (the server is gone, since an
-    overloaded one queues connections, and `connection_count` never exceeds its queue), or any other status (the
-    request was malformed).
+    Requests fail, as users of an overloaded or broken server see it, by timeouts, wrong or unreadable answers, status
+    5xx or 429 Too Many Requests, and closed or reset connections. All other errors are trouble in the harness: the
+    system refuses a file, port, buffer or address; a connection is refused, which means that the server is gone, since
+    an overloaded server queues connections and `connection_count` never exceeds its queue; or the status is any other,
+    which means that the request was malformed.
     """
 
     def __init__(
         self, port: int, bodies: Sequence[bytes], expected: Sequence[int], timeout_s: float, most: int
     ) -> None:
-        """expected: correct answers per body. most: maximum connections."""
+        """expected: the correct answer to each body. most: maximum connections."""
         head = f"POST /answer HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Length: "
         self.requests = [f"{head}{len(body)}\r\n\r\n".encode() + body for body in bodies]
         self.port, self.expected, self.timeout_s, self.most = port, expected, timeout_s, most
@@ -155,7 +155,7 @@ class Load:
         self.free: list[Connection] = []
 
     def offer(self, times: Sequence[float], which: Sequence[int], lead_s: float = 0.0) -> LoadResult:
-        """Send requests at `times` (ascending seconds after the lead), with body indices `which`."""
+        """Send requests at `times`, ascending seconds after `lead_s`; `which` contains each request's body index."""
         begin = clock() + lead_s
         self.due, self.which = [begin + seconds for seconds in times], which
         self.late = [0.0] * len(self.due)

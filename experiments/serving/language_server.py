@@ -21,9 +21,9 @@ from experiments.workload import Unsupported, missing_library
 LOOPBACK = "127.0.0.1"
 PROGRAM = "llama-server"
 ABSENT = f"{PROGRAM} is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
-# More layers than any model has.
+# Number of layers to put on the GPU, larger than in any model.
 ALL_LAYERS = 999
-# Environment variables, which older versions ignore: no prompt cache, no requests to other hosts.
+# Environment variables that turn off the prompt cache and requests to other hosts; older versions ignore them.
 _SETTINGS = {"LLAMA_ARG_CACHE_RAM": "0", "LLAMA_ARG_OFFLINE": "1"}
 
 
@@ -36,7 +36,7 @@ def require_program(on_gpu: bool) -> str:
     """Find llama-server. Raises Unsupported if absent, or if `on_gpu` and its build supports no GPU."""
     if (path := program_path()) is None:
         raise Unsupported(ABSENT)
-    # "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"; CPU libraries are listed too.
+    # A GPU is listed as "  CUDA0: NVIDIA H100 (81000 MiB, 80000 MiB free)"; CPU libraries are listed too.
     gpu_line = rf"^\s+({'|'.join(GPU_BACKENDS)})\d*: "
     if on_gpu and not re.search(gpu_line, child_processes.run_program([path, "--list-devices"]).stdout, re.MULTILINE):
         raise Unsupported(f"the {PROGRAM} on PATH supports only CPUs: build llama.cpp with -DGGML_CUDA=ON")
@@ -55,7 +55,7 @@ def server_arguments(order: Mapping[str, Any]) -> list[str]:
 
 
 def start_library_server(order: Mapping[str, Any]) -> tuple[Any, int]:
-    """Start xllamacpp's server; return it (keep a reference) and its port. Raises ModuleNotFoundError."""
+    """Start xllamacpp's server; return its port and the server, which needs a reference. Raises ModuleNotFoundError."""
     import xllamacpp
 
     settings = xllamacpp.CommonParams()
@@ -69,7 +69,7 @@ def start_library_server(order: Mapping[str, Any]) -> tuple[Any, int]:
 
 
 def _log_to(path: str) -> None:
-    """Redirect all output to a file, unlinked here; the parent process has it open."""
+    """Redirect all output to a log file, and unlink the file: the parent process has it open."""
     log = os.open(path, os.O_WRONLY | os.O_APPEND)
     Path(path).unlink()
     os.dup2(log, 1)
@@ -80,8 +80,8 @@ def main() -> None:
     """Serve until the parent process ends.
 
     Orders: backend, model (a file), slots, context (tokens per slot), threads (0: as many as `cpus`), gpu (its number,
-    None for CPU), log (a file), cpus. The reply contains the library server's port; llama-server replaces this process
-    and has no port yet, so its reply is 0.
+    None for CPU), log (a file), cpus. The reply contains the port of xllamacpp's server. For llama-server, it is 0:
+    this process replies before llama-server replaces it and chooses a port.
     """
     order, reply = read_order()
     _log_to(order["log"])
@@ -94,7 +94,7 @@ def main() -> None:
     except ModuleNotFoundError as absent:
         reply({"unsupported": str(missing_library(absent))})
         return
-    except RuntimeError as refusal:  # the log gives no such reason
+    except RuntimeError as refusal:  # the log does not contain this reason
         reply({"harness": f"xllamacpp's server does not start with {Path(order['model']).name}: {refusal}"})
         return
     reply({"port": port})

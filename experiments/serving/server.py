@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
 
 LOOPBACK = "127.0.0.1"
-# Accept queue length, and keep-alive timeout in seconds: clients close first.
+# Accept queue length, and keep-alive timeout in seconds, which is so long that clients close connections first.
 BACKLOG, KEEP_ALIVE_S = 4096, 120
 # Timeout for starting threads, in seconds.
 START_S = 20.0
@@ -39,9 +39,9 @@ START_S = 20.0
 class Dispatcher:
     """Request queue and worker threads.
 
-    threads: per computation. workers: concurrent computations; 1 on an accelerator.
-    busy_s: accelerator seconds between first and last operation, summed over requests, by its own
-    clock; includes idle gaps within requests.
+    threads: CPU threads per computation. workers: concurrent computations; 1 on an accelerator.
+    busy_s: seconds from a request's first to its last operation on the accelerator, by the accelerator's
+    clock, summed over requests; includes idle gaps within requests.
     """
 
     def __init__(self, service: Service, device: Device, kind: str, threads: int, workers: int) -> None:
@@ -58,7 +58,7 @@ class Dispatcher:
             raise HarnessError(f"cannot start {workers} threads: {refusal} (see ulimit -u)") from None
         for future in started:
             future.result()
-        # Admit one more than the workers, so that the next request is ready.
+        # Admit one request more than there are workers, so that a worker finds the next request ready.
         self._slots = asyncio.Semaphore(workers + 1)
 
     def _set_up_thread(self) -> None:
@@ -69,7 +69,7 @@ class Dispatcher:
         self.device.open()
 
     async def answer(self, body: bytes, gone: Callable[[], Awaitable[bool]]) -> Answer | None:
-        """Compute an answer in turn; None if the client has disconnected meanwhile.
+        """Wait for a worker and compute an answer; return None if the client has disconnected while waiting.
 
         gone: tells if the client has disconnected. Raises ValueError for a malformed request.
         """
@@ -135,9 +135,10 @@ def make_server(dispatcher: Dispatcher) -> uvicorn.Server:
 
 
 async def serve(running: uvicorn.Server, listener: socket.socket, reply: Callable[[Mapping[str, Any]], None]) -> None:
-    """Serve on a socket until the process is stopped. Exit if the system refuses a resource, which spoils measurements.
+    """Serve on a socket until the process is stopped.
 
-    asyncio accepts connections outside requests; on failure, it would log thousands of errors per second.
+    Exit if the system refuses a resource: measurements would be wrong, and asyncio, which accepts connections outside
+    the routes, would log thousands of errors per second.
     """
 
     def handle_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

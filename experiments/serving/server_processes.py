@@ -35,8 +35,9 @@ def wait_until(done: Callable[[], bool], seconds: float) -> bool:
 def split_cores(cores: int) -> tuple[list[int], list[int]]:
     """Split logical CPUs into (server, clients): one CPU per physical core for the server, the rest for clients.
 
-    cores: physical cores for the server, 0 for all. The second list is empty if clients and server share
-    cores. Both are empty if pinning is unavailable and not needed. Raises Unsupported.
+    cores: physical cores for the server, 0 for all. The second list is empty if clients and server share cores. Both
+    lists are empty if the system cannot pin processes and the server may use all cores. Raises Unsupported if there are
+    too few cores, or the system cannot pin the server to some of them.
     """
     usable = hardware.usable_cores()
     if cores > usable:
@@ -47,6 +48,7 @@ def split_cores(cores: int) -> tuple[list[int], list[int]]:
         return [], []
     physical = topology.physical_cores(topology.allowed_cpus()).groups
     server, others = (physical[: cores or len(physical)], physical[cores or len(physical) :])
-    # A quota applies to all processes, however pinned.
+    # Share cores if the server takes all usable cores. A CPU quota can make these fewer than the physical cores, and
+    # applies to all processes together, however they are pinned.
     shared = (cores or usable) >= usable
     return [core[0] for core in server], [] if shared else [cpu for core in others for cpu in core]

@@ -1,7 +1,7 @@
 """Services: text and image classifiers, embedding lookup, and nearest-neighbour search over a million vectors.
 
-Each takes a request body and returns the best answers with scores. Weights and vectors are random, since values do not
-change the cost, and seeded, so that all processes draw the same. Images and texts are real.
+Each service takes a request body and returns the best answers with scores. Weights and vectors are random, since values
+do not change the cost, and seeded, so that all processes draw the same values. Images and texts are real.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Call = Callable[[Tensor], Tensor]
 class Service(ABC):
     """A service on a device, in one number format and runtime.
 
-    threads: per computation. callers: threads that may call `answer` concurrently.
+    threads: CPU threads per computation. callers: threads that may call `answer` concurrently.
     tolerance: largest accepted score error (see `answer_error`) per supported format.
     backends: supported runtimes.
     """
@@ -71,7 +71,7 @@ class Service(ABC):
         """Compute scores for all possible answers, on the device: shape (answers,)."""
 
     def answer(self, inputs: Tensor) -> Answer:
-        """Return up to BEST answers by descending score, computed on the device, including transfers."""
+        """Copy inputs to the device, compute scores, and return up to BEST answers by descending score."""
         with torch.inference_mode():
             scores = self.scores(inputs.to(self.device.name))
             best = scores.topk(min(BEST, len(scores)))
@@ -103,7 +103,7 @@ def answer_error(answer: Answer, exact: Tensor) -> float:
 
 
 class Network(Service):
-    """A catalogue network as a classifier, with the same sessions as `inference`.
+    """A catalogue network as a classifier, with the same sessions as in the experiment `inference`.
 
     Each caller has its own session, so that computations do not share session threads. In PyTorch, threads belong to
     the caller, and all callers share the weights.
@@ -111,7 +111,8 @@ class Network(Service):
 
     MODEL: ClassVar[str]
     backends = ("torch", "onnx", "openvino")
-    # In float32 and int8 two to three times the tolerance in `inference`, since this is the worst score, not a norm.
+    # In float32 and int8, two to three times the tolerance in the experiment `inference`: there the error is a norm,
+    # here it is the error of the worst score.
     tolerance: ClassVar[dict[Dtype, float]] = {Dtype.FLOAT32: 3e-5, Dtype.BFLOAT16: 6e-2, Dtype.INT8: 1e-1}
 
     def __init__(
@@ -147,7 +148,7 @@ class Network(Service):
 
     @classmethod
     def memory_bytes(cls, dtype: Dtype, backend: str) -> float:
-        """Sum weights in both processes, float64 copies for the check, and a runtime's copy with its file."""
+        """Sum bytes: weights in server and checking process, float64 copies for the check, runtime's copy and file."""
         runtime = 0 if backend == "torch" else 8
         return ZOO[cls.MODEL].parameters() * float(dtype.itemsize + 4 + 12 + runtime)
 
@@ -158,7 +159,7 @@ class Network(Service):
 
     def scores(self, inputs: Tensor) -> Tensor:
         inputs = self._network_inputs(inputs)
-        session = self._free.pop()  # one per caller
+        session = self._free.pop()  # never empty: each caller has a session
         try:
             out = session(inputs.to(self._input_dtype) if inputs.is_floating_point() else inputs)
             return out[0].float()
@@ -180,7 +181,7 @@ class Network(Service):
 
 
 def _seeded_network(name: str) -> nn.Module:
-    """Make the network with weights drawn from seed 0, equal to those in runtime files."""
+    """Make the network with weights drawn from seed 0, equal to the weights in files for ONNX Runtime and OpenVINO."""
     with torch.random.fork_rng(devices=[]), seeded_weights(open_device("cpu"), Dtype.FLOAT32):
         return ZOO[name].model().eval()
 
@@ -203,7 +204,7 @@ class TextClassifier(Network):
 class ImageClassifier(Network):
     """Image classifier with 1000 classes (ResNet-50); a request is pixels, 3 x 224 x 224 bytes.
 
-    No int8: convolutions would stay in float32.
+    Has no tolerance for int8, and so does not support it.
     """
 
     MODEL, SHAPE = "resnet-50", (3, 224, 224)
@@ -237,8 +238,8 @@ def _parse_words(body: bytes, count: int, most: int) -> Tensor:
 class Embedding(Service):
     """Exhaustive nearest-neighbour search over a million vectors with 384 numbers, without an index.
 
-    Vectors are random directions; a request is a stored vector plus noise (float32).
-    Stored in `dtype`, since reading them dominates the time. In int8, each has a scale.
+    Vectors are random directions, stored in `dtype`, since reading them dominates the time. In int8, each vector has a
+    scale. A request is a stored vector plus noise, in float32.
     """
 
     ROWS, WIDTH, CHUNK, NOISE = 1_000_000, 384, 10_000, 0.5
@@ -259,7 +260,7 @@ class Embedding(Service):
 
     @classmethod
     def memory_bytes(cls, dtype: Dtype, _backend: str) -> float:
-        """Sum the vectors and float64 scores for all requests."""
+        """Sum the bytes of the vectors and of float64 scores for all requests."""
         return float(cls.ROWS * (cls.WIDTH * dtype.itemsize + REQUESTS * 8))
 
     @classmethod
@@ -344,8 +345,8 @@ def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 def int8_product(x: Tensor, weight: Tensor, scale: Tensor) -> Tensor:
     """Multiply x (rows, width) by 8-bit weights (width, outputs) with scales per output (outputs,).
 
-    Symmetric dynamic quantisation: row scales for x come from the data, sums are in int32.
-    Same method and product as torchao's Int8DynamicActivationInt8WeightConfig.
+    Quantisation is symmetric and dynamic: each row of x gets a scale from its largest value. Sums are in int32.
+    torchao's Int8DynamicActivationInt8WeightConfig uses the same method and product.
     """
     rows, row_scale = quantise_rows(x)
     if x.is_cuda and len(x) < LEAST_CUDA_ROWS:

@@ -1,8 +1,8 @@
 """Closed-loop load on a language model: each user streams an answer over HTTP, then sends the next request at once.
 
-Same load as `vllm bench serve --max-concurrency`. Prompts are random and distinct, and prompt caching is disabled, so
-no answer comes from a cache. A logit bias makes the server write the letter `a`: with random weights, a token may have
-no text and would not be streamed. The model still computes each token.
+The load is the same as in `vllm bench serve --max-concurrency`. Prompts are random and distinct, and prompt caching is
+disabled, so no answer comes from a cache. A logit bias makes the server write the letter `a`: with random weights, a
+token may have no text and would not be streamed. The model still computes each token.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class AnswerError(RuntimeError):
 class Answer:
     """One answer: request time, stream lines with arrival times, and end time (0 while open).
 
-    count: expected tokens. first: the user's first answer. counted: True if it counts in the results.
+    count: expected tokens. first: True for the user's first answer. counted: True if the answer counts in the results.
     fault: reason for failure, else ''.
     """
 
@@ -59,9 +59,10 @@ class LoadResult:
     """Times in seconds for correct answers, and faults.
 
     first: time to first token. between: inter-token times. whole: time to the end of the answer. user_rates: tokens per
-    second in an answer, after its first. late: the client's own delay between an answer and the next request.
-    faults: answer counts by fault. tokens, span_s: tokens received after all users had their first answers, and that
-    time span. load_s, cpu_s: duration and CPU time for the load. stood_s: seconds for which this process was suspended.
+    second in an answer, after its first token. late: the client's own delay between an answer and the next request.
+    faults: number of wrong answers by fault. tokens: tokens received after all users had their first answers. span_s:
+    length of that time. load_s, cpu_s: duration and CPU time for the load. stood_s: seconds for which this process was
+    suspended.
     """
 
     first: list[float] = field(default_factory=list)
@@ -104,9 +105,9 @@ def open_response(
 
 
 def read_answer(answer: Answer, port: int, body: bytes, timeout_s: float) -> None:
-    """Send a request and read the answer's lines; parse them after the load, to avoid delaying reads.
+    """Send a request and store the answer's lines; parsing them waits until after the load, to avoid delaying reads.
 
-    body: see `request_body`. timeout_s: maximum time between data. Raises HarnessError if no server listens, or the
+    body: see `request_body`. timeout_s: longest time without data. Raises HarnessError if no server listens, or the
     system refuses a resource.
     """
     try:
@@ -166,9 +167,9 @@ def require_right_answer(answer: Answer, prompt: int) -> None:
 class Crowd:
     """Concurrent users, one thread each.
 
-    First answers have different shorter lengths, to desynchronise users, and do not count. Answers requested within
-    `seconds` from the start count, at least one per user. Users who are done continue until all are, to keep the load
-    constant; unfinished answers are discarded.
+    Each user's first answer has a different length, so that users do not stay in step, and does not count. Later
+    answers count if requested within `seconds` from the start; at least one answer per user counts. Users who are done
+    continue until all users are done, to keep the load constant. Unfinished answers are discarded.
 
     order: port, letter (token id), users, prompt_tokens, new_tokens, seconds, timeout_s, seed.
     """
@@ -222,7 +223,7 @@ class Crowd:
                 time.sleep(PAUSE_S)
 
     def _finish_user(self) -> None:
-        """Note that a user is done, and stop the load after the last."""
+        """Note that a user is done, and stop the load after the last user."""
         with self._lock:
             self._left -= 1
             if not self._left:
