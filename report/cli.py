@@ -9,7 +9,7 @@ from pathlib import Path
 
 from contract.arguments import Parser, parse_count, parse_number, parse_path
 
-# Commands import data libraries themselves, so that `summary` and `--help` start fast.
+# Each command imports the data libraries that it needs, so that `summary` and `--help` start fast.
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,14 +1,14 @@
 """Prepare estimates for a rule: form ratios, slopes and crossings, and pool the machines of a kind.
 
 All machines of one kind make one case, estimated by their median. Ratios, slopes and crossings are formed within each
-machine first. Intervals use order statistics (David and Nagaraja 2003, Order Statistics, section 7.1): the number below
-the median is binomial with probability 1/2, so the k-th smallest and the k-th largest machine enclose it, however
-machines differ. The lower end comes from the machines' lower ends, the upper end from their upper ends. With fewer than
-eight machines no k reaches 99%: the interval then spans all ends, and leaves the case undecided if machines disagree. A
-machine without an interval may lie on either side.
+machine first. Intervals use order statistics (David and Nagaraja 2003, Order Statistics, section 7.1): the number of
+machines below the median is binomial with probability 1/2, so the k-th smallest and the k-th largest machine enclose
+the median, however machines differ. The pooled lower end comes from the machines' lower ends, the pooled upper end from
+their upper ends. With fewer than eight machines no k reaches 99%: the interval then spans all ends, and leaves the case
+undecided if machines disagree. A machine without an interval may lie on either side.
 
-Repeated runs on one machine count once in the median, with their smallest lower end and their largest upper end. Below,
-an instance is one run.
+Repeated runs on one machine count once in the median, with their smallest lower end and their largest upper end. In
+this module, an instance is one run.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ from report.statistics import Floats
 
 # Tolerance for rounding errors when machine weights are summed.
 _ROUNDING = 1e-6
-# Labels that follow from the device or entry, so that two devices or entries never agree in them.
+# Labels that follow from the device or the entry. A ratio between two devices or entries ignores these labels, because
+# its sides never agree in them.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
-# Labels that name the values of a variable and do not split a series.
+# Labels that only name a value of a variable. They do not split a series along this variable.
 _NAMES = {"parameters": ["model"]}
 
 
 @dataclass(frozen=True)
 class ComparedEstimates:
-    """Estimates to compare, with their unit and a side for each that is settled without a threshold."""
+    """Estimates to compare, and their unit. settled: each estimate's side if it needs no threshold, else None."""
 
     estimates: Estimates
     unit: str
@@ -66,9 +67,10 @@ def _require_label(cases: Estimates, label: str, rule: str) -> None:
 
 
 def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Divide cases with over = `of` by those with over = `to` that agree in all other labels.
+    """Divide the cases with one value of a label by the cases with another value that agree in all other labels.
 
-    Cases without a partner give no ratio. Raises StudyError if the label `over` is unknown.
+    options: `over` names the label, `of` and `to` its two values. Cases without a partner give no ratio. Raises
+    StudyError if the label `over` is unknown.
     """
     over = str(options["over"])
     if not len(cases):
@@ -80,7 +82,7 @@ def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
 
 
 def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Split cases into series along a numeric label, each sorted by it; return each with its labels."""
+    """Split cases into series along a numeric label. Return each sorted series with its other labels."""
     labels = [name for name in cases.keys if name not in (along, *_NAMES.get(along, []))]
     frame = cases.frame.assign(**{along: pd.to_numeric(cases.frame[along])}).dropna(subset=[along])
     if not labels:
@@ -93,7 +95,7 @@ def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd
 
 
 def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Fit the exponent p in quantity ~ along^p to each series: weighted least squares on logarithms.
+    """Fit the exponent p in quantity ~ along^p to each series, by weighted least squares on logarithms.
 
     Weights are inverse squared standard errors. If the points scatter about the line more than their errors explain,
     the slope's error grows to match, with n - 2 degrees of freedom. Points without a logarithm or an error are left
@@ -134,17 +136,18 @@ def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
     scatter = float(np.sum(w * residual**2) / free) if free > 0 else 0.0
     if scatter > 1:
         return slope, math.sqrt(scatter / sxx), float(free)
-    # Each point's df are weighted by its share in the slope's variance, as in `statistics.combine`.
+    # The slope's df are a harmonic mean: each point's df are weighted by its part of the slope's variance, as in
+    # `statistics.combine`.
     part = w * (x - centre) ** 2 / sxx
     return slope, math.sqrt(1 / sxx), float(1 / np.sum(part / dfs))
 
 
 def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Find where two series change places along a variable, one case per pair.
+    """Find the value of a variable at which two series change places. Each pair of series gives one case.
 
-    At each value the ratio between the series decides which is ahead. low and high are the neighbouring values that
-    decide differently; the estimate is interpolated on logarithms between the points around the change. A pair that
-    never changes places challenges, unless some point is undecided.
+    At each value, the ratio between the two series decides which one is ahead. low and high are the neighbouring values
+    at which different series are ahead; the estimate is interpolated between them on logarithms. A pair that never
+    changes places challenges the claim, unless the ratio at some value is undecided.
     """
     along = str(options["along"])
     if not len(cases):
@@ -187,7 +190,7 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
 
 
 def _crossing_place(x: Any, r: Any) -> float:
-    """Interpolate, on logarithms, the value where the ratio passes 1; the first passage if there are several."""
+    """Interpolate on logarithms the value at which the ratio passes 1; if it does so several times, take the first."""
     y = np.log(r)
     k = int(np.flatnonzero(np.sign(y[:-1]) != np.sign(y[1:]))[0])
     share = y[k] / (y[k] - y[k + 1])
@@ -203,9 +206,10 @@ def _crossing_place(x: Any, r: Any) -> float:
 class PooledEstimates(Estimates):
     """One row per case, some pooled over several machines of a kind.
 
-    instances: the unpooled estimates; instance_rows: the pooled row for each, shape (instances,). `node` is the first
-    by name. `detail` and the labels RUNTIMES come from the median machine, the lower one if there are two. Rows have no
-    standard error: at another level, `ends` pools the instances' intervals again.
+    instances: the unpooled estimates. instance_rows: the number of each instance's pooled row, shape (instances,). A
+    pooled row names the first of its nodes in alphabetical order. It takes `detail` and the labels RUNTIMES from the
+    median machine, or from the lower one if two are in the middle. It has no standard error, so for another level
+    `ends` pools the instances' intervals again.
     """
 
     instances: Estimates = field(default_factory=Estimates.empty)
@@ -218,7 +222,7 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def _machine_numbers(self) -> NDArray[np.intp]:
-        """Number the machine behind each instance, in row order, shape (instances,)."""
+        """Return the number of each instance's machine, shape (instances,). Numbers ascend with the rows."""
         codes, nodes = pd.factorize(self.instances["node"])
         machines = pd.factorize(np.array([machine_of_node(str(node)) for node in nodes], dtype=object))[0]
         # Published figures have no node: each counts as its own machine.
@@ -227,12 +231,12 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def _machine_order(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Sort instances by machine, shape (instances,); return also where each machine begins, shape (machines,)."""
+        """Return the instances in machine order, shape (instances,), and each machine's start, shape (machines,)."""
         order = np.argsort(self._machine_numbers, kind="stable")
         return order, np.flatnonzero(np.diff(self._machine_numbers[order], prepend=-1))
 
     def reduce_runs(self, least: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
-        """Reduce the runs on each machine to their minimum or maximum, shape (machines,); nan if any is nan."""
+        """Reduce each machine's runs to one value, shape (machines,), with the ufunc `least`, such as np.minimum."""
         order, starts = self._machine_order
         return np.asarray(least.reduceat(values[order], starts))
 
@@ -257,7 +261,7 @@ class PooledEstimates(Estimates):
         return [sorted(names) for names in by_row]
 
     def values_at_rank(self, values: Floats, ranks: NDArray[np.intp], unknown_last: bool) -> Floats:
-        """Pick, in each row, the machine value at an ascending rank (from 0), shape (rows,)."""
+        """Return each row's machine value at an ascending rank (from 0), shape (rows,). nan ranks last, or first."""
         unknown = np.isnan(values)
         order = np.lexsort((values, unknown if unknown_last else ~unknown, self.machine_rows))
         n = self.machine_counts
@@ -278,19 +282,19 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def medians(self) -> tuple[Floats, NDArray[np.intp]]:
-        """Return each row's median over machines, and the position of its instance, the lower one if there are two.
+        """Return each row's median over machines, and the position of the instance in the middle (the lower of two).
 
-        nan if no more than half the machines have an estimate.
+        The median is nan unless more than half the machines have an estimate.
         """
         values, n = self.instances.numbers("estimate").to_numpy(), self.instance_counts
-        # Runs on one machine share its weight.
+        # Each machine has the weight 1, which its runs share equally.
         weights = 1 / np.bincount(self._machine_numbers)[self._machine_numbers]
         known = np.bincount(self.instance_rows, np.where(np.isnan(values), 0, weights), len(n))
         names = pd.factorize(self.instances["node"], sort=True)[0]
         order = np.lexsort((names, values, np.isnan(values), self.instance_rows))
         lost = 2 * known <= self.machine_counts + _ROUNDING
         places, summed = self.instance_rows[order], np.cumsum(weights[order])
-        # Cumulate the weights within each row.
+        # Subtract the earlier rows' weights, so that each row's sums begin at 0.
         summed -= np.concatenate([[0], np.cumsum(self.machine_counts)[:-1]])[places]
         half = known[places] / 2
         before = np.bincount(places[summed < half - _ROUNDING], minlength=len(n))
@@ -304,7 +308,7 @@ class PooledEstimates(Estimates):
 
 
 def median_ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
-    """Find k so that the k-th smallest and the k-th largest of n enclose the median at a level; 1 if none does."""
+    """Find k so that the k-th smallest and the k-th largest of n enclose the median at a level; 1 if no k does."""
     alpha = (1 - level) / 2
     return np.maximum(1, stats.binom.ppf(alpha, n, 0.5)).astype(np.intp)
 
@@ -312,7 +316,7 @@ def median_ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
 def pool_compared(compared: ComparedEstimates) -> ComparedEstimates:
     """Pool the compared estimates with `pool_machines`.
 
-    A settled side remains settled if as many machines agree on it as an interval at this level needs.
+    A pooled row keeps a settled side if at least n - k + 1 of its n machines agree on it, with k from `median_ranks`.
     """
     pooled = pool_machines(compared.estimates)
     if not isinstance(pooled, PooledEstimates):
@@ -321,7 +325,7 @@ def pool_compared(compared: ComparedEstimates) -> ComparedEstimates:
 
 
 def pool_machines(estimates: Estimates) -> Estimates:
-    """Pool all machines of a kind that agree in every other key into one row.
+    """Pool rows from machines of one kind into one row if they agree in every other key.
 
     Returns `estimates` unchanged if every kind has one machine.
     """
@@ -341,14 +345,14 @@ def pool_machines(estimates: Estimates) -> Estimates:
 
 
 def _group_numbers(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Number the rows to pool together: same kind, same keys. Numbers follow the row order."""
+    """Return each row's group number: rows with the same kind and keys form a group. Numbers follow the row order."""
     keys = pd.DataFrame({name: pd.factorize(estimates[name])[0] for name in estimates.keys if name != "node"})
     numbers = keys.assign(node=kinds).groupby(["node", *keys.columns], sort=False).ngroup().to_numpy()
     return pd.factorize(numbers)[0].astype(np.intp)
 
 
 def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
-    """Fill in pooled values for rows with several instances."""
+    """Replace the values in rows with several instances by pooled values."""
     frame, each = blank.frame, blank.instances.frame
     estimate, at = blank.medians
     low, high = blank.bounds(each["low"].to_numpy(float), each["high"].to_numpy(float))
@@ -415,7 +419,7 @@ def instance_ranges(estimates: Estimates) -> dict[int, tuple[float, float]]:
 
 
 def derivation_labels(estimates: Estimates, row: int) -> dict[str, Any]:
-    """Return one row's labels; for a pooled row, those on its median machine."""
+    """Return one row's labels; for a pooled row, its median machine's labels."""
     if isinstance(estimates, PooledEstimates):
         return estimates.instances.label_values(int(estimates.medians[1][row]))
     return estimates.label_values(row)

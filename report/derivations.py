@@ -67,9 +67,10 @@ class Input:
     """The value for one symbol, with its range and source.
 
     kind: documented (reference `entries`), measured (`source_rows`) or assumed. source: the titles of the sources, or
-    the reason for an assumption. se, df: for the logarithm, if measured on that scale. in_interval: True if the range
-    contributes to the result's interval, not just to the sensitivity table. single_case: True if the input belongs to
-    one case alone and is not shared by all cases with this symbol.
+    the reason for an assumption. se, df: standard error and degrees of freedom of the value's logarithm; se is 0 unless
+    it was measured on the log scale. in_interval: True if the range contributes to the result's interval, not just to
+    the sensitivity table. single_case: True if the input belongs to one case alone and is not shared by all cases with
+    this symbol.
     """
 
     value: float
@@ -90,7 +91,7 @@ class Input:
 
     @property
     def has_range(self) -> bool:
-        """True if the value can be moved to another end."""
+        """True if low or high is known and differs from the value."""
         return any(math.isfinite(end) and end != self.value for end in (self.low, self.high))
 
 
@@ -102,10 +103,11 @@ def documented_input(
     high: float | None = None,
     what: str = "",
 ) -> Input:
-    """Return a verified entry as input; its own range, if it has one, contributes to the result's interval.
+    """Return a verified entry as input.
 
-    alternatives: entries in the same unit that could replace it; the verified ones extend its range in the sensitivity
-    table, as do low and high. Raises MissingSourceError.
+    alternatives: entries in the same unit that could replace this entry. low, high, and verified alternatives extend
+    its range, which then counts in the sensitivity table only. Without them, the entry's own range contributes to the
+    result's interval. Raises MissingSourceError.
     """
     entry = data.entry(name)
     value, ends = float(entry["value"]), [end for end in (low, high) if end is not None]
@@ -135,7 +137,7 @@ def computed_input(data: Dataset, names: Sequence[str], value: float, unit: str,
 
 
 def assumed_input(value: float, unit: str, why: str, low: float = math.nan, high: float = math.nan) -> Input:
-    """Return an assumption or a definition, with the range a sceptic may move it in."""
+    """Return an assumption or a definition, with the range in which a sceptic may vary it."""
     return Input(value, unit, "assumed", why, low, high)
 
 
@@ -152,9 +154,10 @@ def measured_input(cases: Estimates, row: int, unit: str, what: str) -> Input:
 
 @dataclass(frozen=True)
 class Formula:
-    """`text`: 'T = G / n', in Pint's notation; symbols: meaning and unit by name; unit: unit for the result.
+    """A formula with units.
 
-    rounded_up: round the result up to a whole number.
+    text: the formula in Pint's notation, such as 'T = G / n'. symbols: the meaning and the unit of each symbol. unit:
+    the result's unit. rounded_up: True to round the result up to a whole number.
     """
 
     text: str
@@ -168,9 +171,10 @@ class Formula:
         return self.text.partition(" = ")[0]
 
     def evaluate(self, values: Mapping[str, Any]) -> Floats:
-        """Return the result in its unit. values: by symbol, in the symbol's unit, numbers or arrays that broadcast.
+        """Return the result in the formula's unit.
 
-        Raises StudyError if the formula's units do not match its result.
+        values: a number for each symbol, in the symbol's unit, or an array; the arrays must broadcast. Raises
+        StudyError if the formula's units do not match its result.
         """
         import pint
 
@@ -186,7 +190,7 @@ class Formula:
         return np.ceil(magnitude - 1e-9) if self.rounded_up else magnitude
 
     def convert(self, symbol: str, value: float, operand: Input) -> float:
-        """Convert a value from an input's unit to its symbol's. Raises StudyError naming an input that does not fit."""
+        """Convert a value from an input's unit to its symbol's unit. Raises StudyError if the two units do not fit."""
         try:
             return value * _conversion_factor(operand.unit, self.symbols[symbol][1])
         except ValueError as fault:

@@ -20,7 +20,7 @@ from report.derivations import Floats, Formula, Input, Labels, measured_input
 from report.estimates import Estimates, concat_estimates, merge_source_rows
 from report.formatting import labels_text
 
-# Step on the logarithm to take the derivative with respect to an input.
+# Step in an input's logarithm, to compute the derivative numerically.
 _STEP = 1e-4
 
 
@@ -34,7 +34,7 @@ class Derivation:
     detail: str = ""
 
     def values(self, names: Iterable[str] | None = None, end: str = "value") -> dict[str, float]:
-        """Return the inputs in their symbols' units, those in `names` at an end of their range."""
+        """Return the inputs in their symbols' units; inputs in `names` stand at an end of their range."""
         moved = set(names or ())
         return {
             name: self.formula.convert(name, getattr(term, end) if name in moved else term.value, term)
@@ -69,7 +69,7 @@ class DerivedEstimates(Estimates):
     def move_input(self, row: int, symbol: str, end: str) -> Estimates:
         """Recompute the cases with one input, as used in `row`, fixed at its `low` or `high` end.
 
-        An input that several cases share moves in all of them; a measurement for one case moves in it alone.
+        An input that several cases share moves in all of them; a measurement for one case moves in that case alone.
         """
         term = self.derivations[row].inputs[symbol]
         rows = (
@@ -95,9 +95,9 @@ class DerivedEstimates(Estimates):
 def derive(derivations: Sequence[Derivation]) -> DerivedEstimates:
     """Evaluate formulas case by case. Raises StudyError for a unit that does not fit.
 
-    Intervals propagate inputs measured on the log scale, to first order (exact for products and quotients), with
-    degrees of freedom as in `statistics.combine`, and then extend to the smallest and the largest result over the
-    corners of all input ranges with `in_interval`. Without such inputs the case is exact.
+    An interval first propagates the errors of inputs measured on the log scale, to first order (exact for products and
+    quotients), with degrees of freedom as in `statistics.combine`. It then extends to the smallest and the largest
+    result over the corners of all input ranges with `in_interval`. Without errors and such ranges the case is exact.
     """
     rows: list[dict[str, Any]] = [{} for _ in derivations]
     log = any(term.se != 0 for derivation in derivations for term in derivation.inputs.values())
@@ -174,7 +174,7 @@ def _corners(
 
 @dataclass(frozen=True)
 class _LazyDerivations(Sequence[Derivation]):
-    """Derivations made on access: there can be very many, and few are read."""
+    """Derivations that are made when they are read, because there can be very many and few are read."""
 
     length: int
     make: Callable[[int], Derivation]
@@ -199,7 +199,7 @@ def _case_text(cases: Estimates, row: int) -> str:
 
 
 def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEstimates:
-    """Divide `above` by `below`, with derivations; the formula's two symbols stand for them, in the same units."""
+    """Divide `above` by `below`, with derivations. The formula's two symbols stand for them, in this order."""
     numbered = above.label(above_row=range(len(above))) / below.label(below_row=range(len(below)))
     if not len(numbered):
         return DerivedEstimates(numbered.frame, numbered.log)

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from report import statistics
 from report.formatting import label_value
 
-# Columns that are values, not labels. `detail` describes an aggregate ("torch, 2048x2048x2048"); `source_rows` numbers
-# the summary's rows behind the estimate, none if they were not tracked.
+# Columns that are values, not labels. `detail` describes an aggregate ("torch, 2048x2048x2048"); `source_rows` holds
+# the numbers of the summary rows behind the estimate; it is empty if they were not tracked.
 VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "source_rows"]
 # Labels that name the library behind a best estimate. They differ between machines of one kind and along a series, so
-# cases are not told apart by them.
+# they do not distinguish cases.
 RUNTIMES = ("runtime", "cpu_runtime")
 
 
@@ -34,8 +34,8 @@ def device_kind(device: str) -> str:
 class Estimates:
     """One row per estimate: label columns, and the columns VALUES.
 
-    On the log scale `se` is the standard error of the log estimate, and low and high follow from it and df; otherwise
-    low and high are fixed (shares, published figures), and estimates can only be scaled. nan: unknown.
+    On the log scale, `se` is the standard error of the log estimate, and low and high follow from `se` and `df`. On the
+    linear scale, low and high are fixed (shares, published figures). Unknown values are nan.
     """
 
     frame: pd.DataFrame
@@ -61,7 +61,7 @@ class Estimates:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], log: bool = False) -> Estimates:
-        """Build from rows with labels and VALUES: unchanged, or on the log scale from estimate, se and df."""
+        """Build from rows with labels and VALUES; on the log scale, low and high follow from estimate, se and df."""
         if not rows:
             return cls.empty()
         frame = pd.DataFrame(rows)
@@ -106,7 +106,7 @@ class Estimates:
             yield key, self.take(at)
 
     def positions(self, *names: str) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
-        """Yield row positions by group: as `groups`, but far cheaper for many groups."""
+        """Yield each group's label values and row positions, which is far cheaper than `groups` for many groups."""
         if len(self):
             for key, at in self.frame.groupby(list(names), sort=True, dropna=False).indices.items():
                 yield key if isinstance(key, tuple) else (key,), np.asarray(at, np.intp)
@@ -126,7 +126,7 @@ class Estimates:
         return self.frame[name].iat[row]
 
     def label_values(self, row: int) -> dict[str, Any]:
-        """Return one row's labels, without those that do not apply to it."""
+        """Return one row's labels, without empty ones."""
         values = {name: self.value(name, row) for name in self.labels}
         return {name: _python_value(value) for name, value in values.items() if not _is_absent(value)}
 
@@ -158,7 +158,7 @@ class Estimates:
         return np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
 
     def filter(self, **wanted: Any) -> Estimates:
-        """Keep rows whose labels have these values (or one from a list); `device` also takes cpu, gpu."""
+        """Keep rows whose labels have these values (or one from a list); device=gpu keeps all devices of this kind."""
         keep = np.ones(len(self), dtype=bool)
         for name, value in wanted.items():
             allowed = list(value) if isinstance(value, (list, tuple, set)) else [value]
@@ -199,10 +199,11 @@ class Estimates:
         return Estimates(frame, self.log)
 
     def best_per_group(self, by: Sequence[str], detail: Sequence[str] = (), keep: Sequence[str] = ()) -> Estimates:
-        """Keep the largest estimate in each group, with the labels `keep`; `detail`: labels to name it by.
+        """Keep each group's largest estimate, with the labels `by` and `keep`; its detail holds the labels `detail`.
 
-        The largest among near ties is partly luck, so it overestimates. To compensate, its interval has a Bonferroni
-        level for the k estimates whose intervals reach its own, and so widens with k.
+        If several estimates are nearly equal, the largest one is partly lucky and overestimates. To compensate, its
+        interval has a Bonferroni level for k estimates, where k is the number of estimates whose intervals reach its
+        own, so the interval widens with k.
         """
         if not len(self):
             return Estimates(self.frame.reindex(columns=[*by, *keep, *VALUES]), self.log)
@@ -224,7 +225,7 @@ class Estimates:
         return Estimates(best.reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Estimates:
-        """Set labels or values, one for all rows or one per row."""
+        """Set columns of labels or values, each to one value for all rows or to one value per row."""
         return Estimates(self.frame.assign(**values), self.log)
 
     def set_unknown(self, rows: Any, *values: str) -> Estimates:
@@ -249,7 +250,7 @@ class Estimates:
     def __truediv__(self, other: Estimates | float) -> Estimates:
         """Divide by a number, or by the estimates that agree in all keys common to both sides.
 
-        Off the log scale the ends are divided crosswise, which is conservative.
+        If a side is not on the log scale, low is divided by high and high by low, which is conservative.
         """
         if not isinstance(other, Estimates):
             return self * (1 / other)
@@ -279,13 +280,13 @@ class Estimates:
         return self.filter(**{label: above}).drop_labels(label) / self.filter(**{label: below}).drop_labels(label)
 
     def scaled_by(self, column: pd.Series) -> Estimates:
-        """Multiply each estimate by its own exact factor."""
+        """Multiply each row's estimate by the row's factor in `column`, which is exact."""
         scaled = {name: self.frame[name] * column.to_numpy(float) for name in ("estimate", "low", "high")}
         return Estimates(self.frame.assign(**scaled), self.log)
 
 
 def concat_estimates(parts: Sequence[Estimates]) -> Estimates:
-    """Concatenate estimates on the same scale; a label missing from one is empty there."""
+    """Concatenate estimates on the same scale; a label that some of them lack is empty in their rows."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return parts[0] if parts else Estimates.empty()

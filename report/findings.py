@@ -1,13 +1,14 @@
 """Fill a claim's declared sentence for its outcome with the numbers found.
 
-Placeholders: `{estimate}`, `{low}` and `{high}` are the claim's headline number; `{least}` and `{most}` the extremes
-over all cases; `{supports}` and `{challenges}` the case on that side nearest to the threshold. If several machines
-measured this case, the placeholder gives the range over them, as it does for an interval whose ends differ by the
-factor WIDE. For such an interval `{least}` and `{most}` give the outer end if they are bounds: "at least {least}".
-`{run of supports}` is a label on the case, `{supports for run=BERT base}` the case with this label value. `{[time]
-least}` refers to one part. `{count}`, `{count supports}` and `{count challenges}` count cases; `{share}`, `{share
-low}`, `{share high}` and `{units}` describe a share; `{threshold}` is the declared one. A format may follow a colon:
-`percent`; `number`, without unit; `about`, rounded to two digits; `exact`, with all digits.
+Placeholders: `{estimate}`, `{low}` and `{high}` are the claim's headline number; `{least}` and `{most}` are the
+extremes over all cases; `{supports}` and `{challenges}` are the case on that side that lies nearest to the threshold.
+If several machines measured this case, the placeholder gives the range over these machines. If the ends of an interval
+differ by the factor WIDE, the placeholder gives both ends, but `{least}` and `{most}` give the outer end alone where
+the sentence states a bound: "at least {least}". `{run of supports}` is the value of the case's label `run`; `{supports
+for run=BERT base}` is the case on that side with this label value. `{[time] least}` refers to the part named time.
+`{count}`, `{count supports}` and `{count challenges}` count cases; `{share}`, `{share low}`, `{share high}` and
+`{units}` describe a share; `{threshold}` is the declared threshold. A format may follow a colon: `percent`; `number`,
+without unit; `about`, rounded to two digits; `exact`, with all digits.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ _THRESHOLD = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?threshold")
 FORMATS = ("percent", "number", "about", "exact")
 # Intervals whose ends differ by this factor are printed as a range.
 WIDE = 3.0
-# A share whose range covers this much says nothing.
+# A percentage whose range is this wide tells nothing, so its sentence is not used.
 _NOTHING = 0.9
-# Fields that match when several machines measured the same case.
+# Fields in which cases agree if several machines measured the same case.
 _ALIKE = ("part", "device", "labels", "outcome")
 _JOINS = r"\A\s*(?:to|and)\s*\Z"
 _LOWER = re.compile(r"\b(?:at least|more than|less than|only after|from|between)\s*\Z", re.I)
@@ -44,7 +45,7 @@ _UPPER = re.compile(r"\b(?:at most|up to|no more than|within|under|after)\s*\Z",
 _LOWER_AFTER = re.compile(rf"{_JOINS}|\A[\w\s]*\bor more\b")
 _UPPER_AFTER = re.compile(r"\A[\w\s]*\bat most\b")
 _ALMOST = _LEAST_SHARE = 1e-4
-# Seconds per time unit, and the smallest multiple to print in this unit.
+# Seconds per time unit, the name of the unit, and the smallest number of units to print.
 _TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
 _SECONDS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
 GENERAL = {
@@ -56,7 +57,7 @@ GENERAL = {
     "awaiting": "Still open: what it takes to tell has not been measured yet.",
     "not testable": OPINION,
 }
-# Defaults for claims decided by published runs.
+# Default sentences for claims that published runs decide.
 _PUBLISHED = {
     "supported": "Others' published runs support it, with {least} to {most}.",
     "challenged": "Others' published runs do not support it, with {least} to {most}.",
@@ -72,8 +73,8 @@ def finding(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -
 def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -> tuple[str, str]:
     """Return the first sentence that can be filled, and the first part that it names, '' if none.
 
-    verdict: a record from `verdicts.json`. declared: the claim's sentences by outcome, for published runs if the
-    verdict rests on these.
+    verdict: a record from `verdicts.json`. declared: the claim's sentences by outcome; if published runs decide the
+    verdict, its sentences for published runs.
     """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
@@ -194,14 +195,14 @@ def case_label(case: Mapping[str, Any], name: str) -> Any:
 
 
 def same_cases(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return this case from every machine: same labels, same outcome."""
+    """Return the cases from all machines that agree with this case in part, device, labels and outcome."""
     cases = cases_with_interval(verdict, str(case.get("part") or ""))
     matching = [other for other in cases if all(other.get(name) == case.get(name) for name in _ALIKE)]
     return matching if case.get("node") else [case]
 
 
 def _share_text(share: float) -> str:
-    """Format a share: '84%', 'all', 'none'; values merely close to 0 or 1 become neither."""
+    """Format a share: '84%', 'all', 'none'; other values close to 0 or 1 become 1% or 99%."""
     if not _ALMOST < share < 1 - _ALMOST:
         return "all" if share > 0.5 else "none"
     return f"{min(max(100 * share, 1), 99):.0f}%"
@@ -235,7 +236,7 @@ def sentence_number(value: float, unit: str, how: str = "") -> str:
 
 
 def _digits_apart_from_one(value: float) -> str:
-    """Format two digits, or more if these would print 1 for a different number: 1.02, 0.996."""
+    """Format two digits, or up to four if fewer would print a number other than 1 as 1: 1.02, 0.996."""
     texts = [formatting.two_digits(value), *(formatting.format_number(value, digits) for digits in (3, 4))]
     return (
         next((text for text in texts if float(text.split()[0].replace(",", "")) != 1), texts[0]) if value else texts[0]
@@ -251,7 +252,7 @@ def _percent_text(share: float) -> str:
 
 
 def find_part(verdict: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
-    """Return the part with this name; the only part in a claim is named ''."""
+    """Return the part with this name; a claim's only part is named ''."""
     return next((part for part in verdict.get("parts") or [] if str(part.get("name") or "") == name), None)
 
 
@@ -274,8 +275,9 @@ def find_case(
 ) -> Mapping[str, Any] | None:
     """Return the case for a placeholder, None if there is none.
 
-    That is the smallest or largest, the one nearest to the threshold on a side, or the headline number for the claim or
-    part. label: a label name and value to match.
+    which: `least` or `most` for the smallest or largest case, `supports` or `challenges` for the case on this side that
+    lies nearest to the threshold, or else the case with the claim's or part's headline number. label: a label name and
+    value to match.
     """
     cases = [
         case

@@ -10,15 +10,15 @@ from typing import Any
 from contract.node import count_machines, kind_of_node
 
 ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s", "J", "J/FLOP", "J/B"}
-# Units with prefixes up to 1 (m, µ, n, p); the others use k and above.
+# Units that take prefixes below 1 (m, µ, n, p); the other units take k and above.
 _SMALL = {"s", "J", "J/FLOP", "J/B"}
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _NOT_SHOWN = {"1", ""}
 _SPELT = {"d": "days", "h": "hours"}
-# Unit words that have a singular.
+# Match plural words in units, which become singular after 1.
 _PLURAL = re.compile(r"\b(cycle|day|hour|node|request|row|sample|server|thread|token)s\b")
 _DEVICE = {"cpu": "CPU", "gpu": "GPU"}
-# Cores in W01's server.
+# Number of cores from which a machine counts as a server, as in claim W01.
 SERVER_CORES = 64
 BASELINES = {
     "core": "one core",
@@ -31,7 +31,7 @@ BASELINES = {
 }
 
 
-# Unit for yes-or-no quantities: 1 or 0.
+# Unit for quantities that answer yes (1) or no (0).
 YES_NO = "yes or no"
 
 
@@ -167,7 +167,7 @@ def range_words(first: str, last: str) -> str:
     return f"{number if unit and unit == last.partition(' ')[2] else first} to {last}"
 
 
-# Longer lists are shortened.
+# Most names to print; longer lists are shortened.
 _MOST_NAMES = 6
 
 
@@ -195,7 +195,7 @@ def capitalize(text: str) -> str:
 
 # Match an ordinary word: one capital, no digit, perhaps hyphens ("Pre-training", "A").
 _ORDINARY = re.compile(r"[A-Z](?:[a-z]*(?:-[a-z]+)*)(?=[,;:.]?(?:\s|\Z))")
-# Names spelt like ordinary words.
+# Names that look like ordinary words, but keep their capital letter.
 NAMES = {
     "Adam", "Ampere", "Apple", "Azure", "Blackwell", "Claude", "Fugaku", "Gemini", "Google", "Grace", "Hopper", "Intel",
     "Lambda", "Linux", "Llama", "Meta", "Python", "Rubin", "Stanford", "Triton", "Turing", "Vera", "Volta", "Vulkan",
@@ -214,7 +214,8 @@ def format_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-# Names for the services behind the study's servers. `classifier` and `int8`: small networks in earlier nodes' data.
+# Names for the services that the study's servers offer. `classifier` and `int8` are small networks, which occur only
+# in the data of earlier nodes.
 SERVICES = {
     "text-classifier": "classifier of texts",
     "image-classifier": "classifier of photographs",
@@ -292,7 +293,7 @@ _HIDDEN_PUBLISHED = {
 
 
 def case_name(labels: Mapping[str, Any], detail: str) -> str:
-    """Format a case's labels and detail; for an aggregate, its detail replaces the word best."""
+    """Format a case's labels and detail; the detail of an aggregate replaces the word best."""
     if "family" in labels:
         return _published_case_name(labels, detail)
     hidden = ["node", "device"]

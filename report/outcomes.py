@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 
     @property
     def is_decided(self) -> bool:
-        """True if evidence settled it; undecided does not count."""
+        """True if evidence settled the claim; UNDECIDED is no decision."""
         return self in DECIDED
 
     @property
@@ -45,20 +45,20 @@ class Verdict(StrEnum):
 
 DECIDED = (Verdict.SUPPORTED, Verdict.CHALLENGED, Verdict.DEPENDS, Verdict.OUTDATED)
 JUDGED = (*DECIDED, Verdict.UNDECIDED)
-# In order: the last one present stands for a claim that lacks several things, since it takes longest to come.
+# In this order: if a claim's parts await different things, the first one becomes its verdict.
 AWAITING = (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE)
 
 OPINION = "An opinion or advice: no measurement decides it."
-# Check for a derived quantity that needs no model: figures are only added, multiplied and divided.
+# Value of `checked` for a derived quantity without a model, which only adds, multiplies and divides figures.
 ARITHMETIC = "arithmetic"
 # Verdict on a question whose claims came out differently.
 DIFFER = "differ"
 
 
-# Origin of the deciding measurements.
+# Origin of the deciding measurements: this study, or published runs by others.
 HERE, OTHERS = "here", "others"
 
-# Robustness levels: see `judging.robustness.claim_robustness`.
+# Levels of a claim's robustness, as `judging.robustness.claim_robustness` defines them.
 ROBUST, SENSITIVE, LISTED, UNTRIED = "robust", "sensitive", "on a chosen list", "not varied"
 
 
@@ -88,7 +88,7 @@ class Tier(StrEnum):
 def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
     """Combine n cases, given how many support and challenge.
 
-    DEPENDS if both occur. Otherwise the decided cases must be a majority.
+    DEPENDS if both occur. Otherwise the supporting or challenging cases must be a majority, or else it is UNDECIDED.
     """
     if supporting and challenging:
         return Verdict.DEPENDS
@@ -100,8 +100,9 @@ def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
 def combine_verdicts(outcomes: Sequence[str]) -> Verdict:
     """Combine the parts' outcomes; a claim asserts all of its parts.
 
-    DEPENDS if parts are shown to differ, which no awaited part can undo. Otherwise an awaited part comes first.
-    SUPPORTED needs every part; CHALLENGED needs a majority and no part supported.
+    DEPENDS if a part depends, or if one part is supported and another challenged: no awaited part can undo that.
+    Otherwise, if a part awaits something, the claim does too. SUPPORTED needs every part to be supported; CHALLENGED
+    needs a majority of challenged parts and no supported part.
     """
     kinds = [Verdict(outcome) for outcome in outcomes]
     if Verdict.DEPENDS in kinds or {Verdict.SUPPORTED, Verdict.CHALLENGED} <= set(kinds):
@@ -122,7 +123,7 @@ class Threshold:
 
     @classmethod
     def from_json(cls, value: float | Sequence[float]) -> Threshold:
-        """Convert from JSON or YAML: a number, or a list with two."""
+        """Convert a number, or a list of two numbers, from JSON or YAML."""
         return cls(value) if isinstance(value, (int, float)) else cls(*value)
 
     @property

@@ -15,25 +15,25 @@ and 1% within, variances equal or spread over a factor 25, round effects normal 
 
 - Welch and Satterthwaite's degrees of freedom add up those from both sides. That
   is right for two independent estimates with *fixed* variances. A moderated
-  variance instead describes a point drawn from a population of variances; the
+  variance instead describes a point drawn from a distribution of variances; the
   difference then follows Behrens and Fisher's distribution, whose tails are no
-  lighter than those on either side. With Welch's df ratios covered 91-95%; with
-  df = sum(v) / sum(v / df), which matches Behrens and Fisher's quantiles to 1%
-  and also falls back to one side's df if the other is exact, 94-96%. Two points
-  without others to moderate them are covered conservatively: 97-99% with 3
-  rounds, 96-97% with 8.
+  lighter than those on either side. With Welch's df, intervals of ratios covered
+  the truth in 91-95% of the simulations. With df = sum(v) / sum(v / df), which
+  matches Behrens and Fisher's quantiles to 1% and also falls back to one side's df
+  if the other is exact, they covered it in 94-96%. Two points without others to
+  moderate them are covered conservatively: 97-99% with 3 rounds, 96-97% with 8.
 - limma takes the fitted prior as known. With 40 points that is harmless; with 2
   to 10 it claims agreement produced by chance (coverage down to 91%). Here the
-  prior's df are lowered to allow for that:
-  1/d0' = 1/d0 + 2/(sum of the other points' df). Coverage for times: 93.5-96%.
-  In return, ratios are covered up to 98% in groups with two points.
+  prior's df are lowered to allow for its error: 1/d0' = 1/d0 + 2/(sum of the
+  other points' df). Coverage for times: 93.5-96%. In return, ratios are covered up
+  to 98% in groups with two points.
 
-With both, 40 points cover 94.3-95.9% for times and 94.6-96.3% for ratios, the lowest with 3 rounds and unequal
-variances, the highest with 3 rounds and heavy tails.
+With both departures, 40 points cover 94.3-95.9% for times and 94.6-96.3% for ratios, the lowest with 3 rounds and
+unequal variances, the highest with 3 rounds and heavy tails.
 
 - A third departure: the same processes measure all points in a group, so a disturbed
   round affects many of them (`mean_round_correlation`). Correlated variances tell less
-  about each other than independent ones; P points whose rounds correlate by r count as
+  about each other than independent ones, so P points whose rounds correlate by r count as
   P / (1 + (P - 1) r^2) points.
 
 **The level** is 99%, not 95%: see DECIDING. `studies/calibration` simulates how often the rules err at it;
@@ -51,12 +51,13 @@ from scipy import special, stats
 
 Floats = NDArray[np.float64]
 
-# Rules decide at DECIDING: with the truth on the threshold, each wrong verdict should be rarer than 1% for every kind
-# of machine simulated (`studies/calibration`); the usual level allows 2.5% a side. Intervals are drawn at the same
-# level, so that none that is clear of a threshold is called undecided.
+# Rules decide by intervals at the level DECIDING. If the truth lies on the threshold, a wrong verdict to either side
+# should be rarer than 1% for every kind of machine that `studies/calibration` simulates; the usual level, 95%, allows
+# 2.5% to either side. Figures draw intervals at the same level, so that no interval that is clear of the threshold is
+# called undecided.
 DECIDING = 0.99
 LEVEL = DECIDING
-# Degrees of freedom for an interval that lacks its own: as for three rounds.
+# Degrees of freedom to assume for an interval whose own are unknown: those of three rounds.
 _UNKNOWN_DF = 2.0
 # Log variances below this (1e-6 relative spread) are finer than any clock used here can resolve.
 SMALLEST_VARIANCE = 1e-12
@@ -81,7 +82,7 @@ def trigamma_inverse(x: float) -> float:
 
 @dataclass(frozen=True)
 class Prior:
-    """A group's prior for its points' variances: `variance`, worth `df` degrees of freedom."""
+    """Prior for the variances of a group's points: the value `variance`, with the weight of `df` degrees of freedom."""
 
     df: float
     variance: float
@@ -108,8 +109,9 @@ def fit_prior(variances: ArrayLike, dfs: ArrayLike) -> Prior:
 def mean_round_correlation(y: Floats, n: NDArray[np.intp], at: NDArray[np.intp]) -> float:
     """Return the mean correlation between a group's points over rounds: 0 if independent, 1 if all vary together.
 
-    A disturbance in a round (one process at one time) may affect all its points. y, n: as in `log_estimates`; at: the
-    group's points, those with fewer than the most rounds left out. Negative means are returned as 0.
+    A disturbance in a round (one process at one time) may affect all points measured in it. y: logarithms of the
+    rounds' medians, point after point. n: round count per point. at: positions of the group's points; only the points
+    with the most rounds are used. Negative means are returned as 0.
     """
     rounds = n[at].max(initial=0)
     full = at[n[at] == rounds]
@@ -137,10 +139,10 @@ def moderate(variances: ArrayLike, dfs: ArrayLike, shared: float = 0.0) -> tuple
     has = d > 0
     if not has.any():
         return post, total
-    # A zero variance means a coarse clock; its logarithm would dominate the fit.
+    # Raise tiny variances: zero comes from a coarse clock, and its logarithm would dominate the fit.
     s2, d = np.maximum(s2[has], max(SMALLEST_VARIANCE, 1e-5 * float(np.median(s2[has])))), d[has]
     prior = fit_prior(s2, d)
-    # Correlated points count as fewer independent ones.
+    # Points whose rounds correlate count as fewer independent points.
     known = np.maximum(d, d.sum() / (1 + (len(d) - 1) * shared**2))
     others = known - d
     with np.errstate(divide="ignore"):
@@ -159,7 +161,7 @@ def half_width(se: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Floats:
 
 
 def widening_factor(df: ArrayLike, level: ArrayLike) -> Floats:
-    """Return the factor to widen a half-width from LEVEL to another level; without df, as for three rounds."""
+    """Return the factor to widen a half-width from LEVEL to another level; unknown df are taken as for three rounds."""
     df = np.asarray(df, float)
     df = np.where(df > 0, df, _UNKNOWN_DF)
     return np.asarray(stats.t.ppf((1 + np.asarray(level)) / 2, df) / stats.t.ppf((1 + LEVEL) / 2, df))
@@ -168,7 +170,7 @@ def widening_factor(df: ArrayLike, level: ArrayLike) -> Floats:
 def combine(se_a: ArrayLike, df_a: ArrayLike, se_b: ArrayLike, df_b: ArrayLike) -> tuple[Floats, Floats]:
     """Return standard error and df for a sum or difference of two independent estimates (module docstring).
 
-    An exact side (se = 0) leaves the other's df; an unknown one (nan) makes the result unknown.
+    If one estimate is exact (se = 0), the result has the other's df. If one is unknown (nan), so is the result.
     """
     va, vb = np.square(np.asarray(se_a, float)), np.square(np.asarray(se_b, float))
     v = va + vb
@@ -182,7 +184,7 @@ def combine(se_a: ArrayLike, df_a: ArrayLike, se_b: ArrayLike, df_b: ArrayLike) 
 class PointEstimates:
     """One entry per point: estimate and interval (LEVEL) in the quantity's unit; nan if unknown.
 
-    se: standard error, of the logarithm if estimated on the log scale. exact: all rounds agree on a count.
+    se: standard error, on the log scale that of the logarithm. exact: True for counts that are equal in all rounds.
     """
 
     estimate: Floats
@@ -196,8 +198,8 @@ class PointEstimates:
 def estimate_on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] | None = None) -> PointEstimates:
     """Estimate positive quantities.
 
-    rounds: per point the rounds' medians, each > 0, at least one. group: per point, see `log_estimates`; by default all
-    points form one group.
+    rounds: the medians of each point's rounds, at least one, all above 0. group: each point's group number (see
+    `log_estimates`); by default all points form one group.
     """
     values, n = _concatenate_rounds(rounds)
     return log_estimates(values, n, np.zeros(len(n), dtype=np.int64) if group is None else group)
@@ -220,11 +222,11 @@ def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64])
 
 
 def estimate_on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: bool) -> PointEstimates:
-    """Estimate shares and other quantities that may be zero: Student's t over rounds, point by point.
+    """Estimate shares and other quantities that may be zero, by Student's t over rounds, each point alone.
 
-    A share's variance says little about another's (it vanishes at 0 and 1), so nothing is moderated. counted: equal
-    values in two or more rounds are exact, with low = high = estimate; timed values are never exact, and equal ones
-    leave the interval unknown. share: clip to [0, 1].
+    A share's variance says little about another's (it vanishes at 0 and 1), so nothing is moderated. counted: True for
+    counts, which are exact if equal in two or more rounds: low = high = estimate. Timed values are never exact; if they
+    are equal in all rounds, the interval is unknown. share: True to clip the interval to [0, 1].
     """
     values, n = _concatenate_rounds(rounds)
     return linear_estimates(values, n, np.full(len(n), counted), np.full(len(n), share))

@@ -87,7 +87,7 @@ def rules_text(parts: Sequence[Record]) -> str:
 
 def _scaling_text(by: float) -> str:
     """Format a scaling: 'multiplying by 128', or for a fraction 'dividing by 16,896'."""
-    # Claim files round fractions; five digits undo that.
+    # Claim files round fractions such as 1/16,896; five digits of the inverse restore the whole number.
     return f"multiplying by {format_exact(by)}" if by > 1 else f"dividing by {format_exact(float(f'{1 / by:.5g}'))}"
 
 
@@ -125,7 +125,7 @@ def _failure_text(failure: Record) -> str:
 
 
 def boundary_text(record: Record) -> str:
-    """Format where a claim holds and fails; for a crossover, which side is ahead from where on."""
+    """Format where a claim holds and where it fails; for a crossover, the side that is ahead from a value on."""
     if "ahead" in record:
         return str(record["ahead"])
     if "label" in record:
@@ -137,8 +137,9 @@ def boundary_text(record: Record) -> str:
 
 
 def _separation_text(record: Record) -> str:
-    """Format 'holds from batch 256 on, fails up to batch 64', 'holds for cnn, fails for mlp', or either per label
-    value.
+    """Format a separation by one label, or by two: then the text repeats for each value of the first label.
+
+    'holds from batch 256 on, fails up to batch 64', 'holds for cnn, fails for mlp'
     """
     label = record["label"]
     if "ranges" in record:
@@ -288,7 +289,7 @@ def _fruitless_trials(part: Record) -> str:
 
 
 def trial_lines(part: Record) -> Iterator[tuple[str, str]]:
-    """Yield each trial as a table row: the change and its effect."""
+    """Yield a table row for each trial: its change and the effect of this change."""
     for trial in part["robustness"]["trials"]:
         same = trial["outcome"] == trial["verdict"]
         came_to = trial["outcome"] if same else f"{trial['outcome']}, the claim {trial['verdict']}"

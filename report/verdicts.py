@@ -16,7 +16,7 @@ from contract.errors import StudyError
 from contract.files import read_json
 from report.outcomes import Side, Tier, Verdict
 
-# Incremented when readers would misread older files.
+# Number of the file format. It is incremented when a reader would misread older files.
 FORMAT = 3
 
 Number = float | None
@@ -247,9 +247,10 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def representative_part(parts: Sequence[Part], verdict: str) -> Part | None:
-    """Return the part whose number represents a claim: the first that agrees with its verdict, else the first.
+    """Return the part whose number represents a claim; None for a claim without parts.
 
-    Parts with a number come first; None for a claim without parts.
+    This is the first part with a number whose outcome is the verdict, or else the first part with a number, or else the
+    first part.
     """
     known = [part for part in parts if part.estimate is not None]
     return next((part for part in known if part.outcome == verdict), [*known, *parts, None][0])

@@ -30,15 +30,15 @@ from report.publish import write_published
 # Maximum number of shifted estimates to list.
 _MOST_SHIFTS = 6
 Record = Mapping[str, Any]
-# Gathered data and its verdicts.
+# Gathered data, and the document with the verdicts on it.
 Judged = tuple[Dataset, Record]
 
 
 def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -> Iterator[str]:
     """Check a pack, yield lines on the changes its node makes, and add it unless `dry_run`.
 
-    nodes: folder with the published nodes; rewrites datapackage.json beside it. Raises StudyError, in one line, for any
-    fault in the pack, before anything is written; OSError.
+    nodes: folder with the published nodes; rewrites datapackage.json beside it. Raises StudyError, with a message of
+    one line, for any fault in the pack, before anything is written; OSError if the node cannot be written.
     """
     if nodes.name != "nodes":
         raise StudyError(f"--nodes {nodes}: name a folder called nodes: datapackage.json beside it tells what it holds")
@@ -107,14 +107,14 @@ def _node_folders(folder: Folder) -> set[Path]:
 
 def _gather_dataset(directories: Sequence[Path], folder: Path) -> Dataset:
     """Gather the nodes in these folders. Raises StudyError, OSError."""
-    # Suppress warnings about existing nodes: they are printed when gathering for a report.
+    # Suppress warnings about nodes that are published already: `gather` prints them when a report is made.
     with redirect_stderr(io.StringIO()):
         gather(directories, folder)
     return read_dataset(folder, read_reference(REFERENCE), read_published(PUBLISHED))
 
 
 def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
-    """Raise StudyError if a round also belongs to another node: a run would count as two machines."""
+    """Raise StudyError if a round also belongs to another node, as the run would count as two machines."""
     runs = data.nodes.samples(columns=["node", *RUN]).drop_duplicates()
     mine = runs["node"] == node
     both = runs[mine].merge(runs[~mine], on=RUN, suffixes=("", "_of_other"))
@@ -127,7 +127,7 @@ def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
 
 
 def _describe_changes(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Iterator[str]:
-    """Yield lines on the node and the changes it makes."""
+    """Yield lines that describe the node, and the series and verdicts that it changes."""
     yield _describe_node(node, pack)
     rows, ok = (
         [0 if data is None else _count_rows(data[0], *status) for data in (before, after)] for status in ((), ("ok",))

@@ -31,7 +31,7 @@ from report.formatting import (
 from report.outcomes import AWAITING, OPINION, Verdict
 
 WIDTH = 100
-# Default limits: rows per case, cases per part.
+# Default limits on the printed rows per case and cases per part.
 ROWS, CASES = 12, 40
 _HANG = 13
 
@@ -40,7 +40,7 @@ _HANG = 13
 class Sources:
     """Sources for `explain` besides the verdicts.
 
-    data: folder that `gather` wrote, None for no rows. reference: published figures by id. most: rows to print per
+    data: folder that `gather` wrote; None to print no rows. reference: published figures by id. most: rows to print per
     case; None for all rows and all cases.
     """
 
@@ -226,7 +226,7 @@ def _round_lines(data: Path | None, row: Mapping[str, Any]) -> list[str]:
 
 
 def _row_count_lines(part: Mapping[str, Any], total: int, printed: int, sources: Sources) -> list[str]:
-    """Format the row count behind a case, noting if the rows were only tracked per node."""
+    """Format the number of rows behind a case; tell if these are all rows that the quantity read of its node."""
     followed = "" if part.get("followed", True) else ", all that the quantity read of this node"
     some = f"; the first {printed}, for all of them --rows all" if sources.data and printed < total else ""
     return _wrap("    ", f"made of {format_count(total, 'row')} of the summary{followed}{some}")

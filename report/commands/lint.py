@@ -22,7 +22,7 @@ from report.quantities import Quantity, quantities
 from report.verdicts import read_verdicts
 
 Record = Mapping[str, Any]
-# Location, fault, remedy.
+# A fault consists of its location, its description and its remedy.
 Faults = Iterator[tuple[str, str, str]]
 # Rules that transform the quantity's estimates before comparing them.
 _TRANSFORMS = ("ratio", "trend", "crossover")
@@ -72,7 +72,7 @@ class Study:
                 yield at, part, quantities()[part["quantity"]], case
 
     def rows_behind(self, case: Record) -> pd.DataFrame:
-        """Return the summary rows behind a case, by number; missing rows are NaN."""
+        """Return the summary rows behind a case, by number. A row that the summary lacks is filled with NaN."""
         numbers = parse_ranges(case["behind"])
         return self.summary.reindex(numbers) if len(numbers) else self.summary.iloc[:0]
 
@@ -135,7 +135,8 @@ def interval_faults(study: Study) -> Faults:
     for at, _, quantity, case in study.cases():
         behind = study.rows_behind(case)
         estimate, low, high = (case[name] for name in _ENDS)
-        # A single round or equal rounds give no interval; details of disturbed measurements say why there is none.
+        # An interval was lost if all rows behind the case have one, and the case's detail does not explain its absence.
+        # Rows with a single round or equal rounds have no interval.
         lost = behind["low"].notna().all() and not any(
             why in case.get("detail", "") for why in ("cannot exceed", "too close")
         )
@@ -199,7 +200,7 @@ def reading_faults(study: Study) -> Faults:
         row = behind.iloc[0]
         if row["unit"] not in ("1", part["unit"]):
             continue
-        # A value counted in a single round is exact, but its row has no interval.
+        # A value counted in a single round is exact, but its row has no interval, so only the estimates are compared.
         counted = row["n_rounds"] == 1 and case["low"] == case["high"]
         for name in ("estimate",) if counted else _ENDS:
             # Intervals of non-negative quantities are clipped at 0.

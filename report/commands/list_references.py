@@ -30,7 +30,7 @@ _MOST_NAMED = 6
 def list_references(
     data: Path | None, claims: Path, reference: Path, published: Path, each: bool = False
 ) -> tuple[str, list[str]]:
-    """List all reference entries and published sources with their users, and the ids without any.
+    """Return a list of all reference entries and published sources with their users, and the ids that nothing uses.
 
     data: gathered data; None for the published nodes. each: list published records too. Raises StudyError for faulty
     files.

@@ -93,7 +93,7 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
     claim = {key: value for key, value in claim.items() if value not in ({}, [])}
     check_document(claim, full_schema(), place)
     text = "".join(_claim_lines(claim, quantity))
-    # Validate a draft with the engine's parser before adding the file.
+    # Read a draft as `judge` would, so that no faulty file is added.
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / f"{name}.yaml"
         write_text(draft, text)

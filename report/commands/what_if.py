@@ -35,7 +35,10 @@ def part_slug(name: str) -> str:
 
 
 def set_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
-    """Set a label in a part's scope; `baseline=socket` selects single-socket nodes, where it equals the node."""
+    """Set a label in a part's scope.
+
+    `baseline=socket` selects the baseline `node` on nodes with a single socket, where both are the same.
+    """
     if (label, value) == ("baseline", "socket"):
         cpus = {node.id: node.record["hardware"].get("cpu") or {} for node in data.nodes.nodes}
         single = [name for name, cpu in cpus.items() if cpu.get("sockets") == 1]
@@ -61,7 +64,10 @@ def answer_command(arguments: Namespace) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """Claim that a change affects, with its verdict and parts' outcomes before and after, and the reason."""
+    """A claim that a change affects, with its verdict and its parts' outcomes before and after.
+
+    why: the reason for the later verdict.
+    """
 
     claim: Claim
     before: Verdict
@@ -73,7 +79,7 @@ class Answer:
 def what_if(
     data: Dataset, claims: Sequence[Claim], changed: Sequence[Claim], figures: Reference, allow_synthetic: bool = False
 ) -> list[Answer]:
-    """Judge every claim that the settings or figures change, before and after.
+    """Judge every claim that the settings or figures affect, without and with them.
 
     claims, changed: original and changed claims, in the same order. figures: entries with other values.
     Raises StudyError for synthetic data unless `allow_synthetic` (for tests only).
@@ -96,7 +102,7 @@ def what_if(
 
 
 def format_answers(answers: Sequence[Answer]) -> Iterator[str]:
-    """Yield a table with the changed verdicts, then parts that change without their verdict, then the totals."""
+    """Yield a table of changed verdicts, then the claims whose verdict stays, with changed parts, then the totals."""
     moved = [answer for answer in answers if answer.before != answer.after]
     if moved:
         yield f"{'claim':<6}{'was':<20}{'is':<20}why"
@@ -114,7 +120,8 @@ def format_answers(answers: Sequence[Answer]) -> Iterator[str]:
 def apply_settings(texts: Sequence[str], claims: Sequence[Claim], data: Dataset) -> list[Claim]:
     """Apply settings like 'W15.threshold=2000', 'G09.threshold=[5,50]' or 'N12.PART.baseline=core' to the claims.
 
-    Claims that share a changed claim's rule change too. Raises StudyError for unknown names or invalid values.
+    Claims that take over a changed claim's rule (`same_as`) change too. Raises StudyError for unknown names or invalid
+    values.
     """
     changed = {claim.id: claim for claim in claims}
     for text in texts:

@@ -1,4 +1,4 @@
-"""Contributed nodes: add them to the published ones, and mark them as not measured by the project."""
+"""Add contributed nodes to the published nodes, and mark them as not measured by the project."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from contract.node_pack import Pack
 from contract.schema import check_document
 
 SIDECAR = "contributed.json"
-# Staging folder for incomplete nodes: one level deeper than the search for nodes goes.
+# Prefix of staging folders. A node is written one level deeper than the search for nodes goes, so that an incomplete
+# node is never read.
 _ADDING = ".adding-"
 _MOST_BYTES = 10_000
 _SCHEMA = object_schema(
@@ -49,8 +50,8 @@ def write_node_folder(pack: Pack, folder: Path) -> Path:
 def add_node_folder(pack: Pack, nodes: Path, like: Iterable[str]) -> Path:
     """Add a pack's node to `nodes` atomically, without overwriting anything, and return its folder.
 
-    like: folder names with rounds under the same id; the new name sorts after them, so that they keep the id.
-    Removes staging folders left by killed runs. Raises OSError.
+    like: names of folders with rounds under the same id; the new folder sorts after these, so that they keep the id.
+    Also removes staging folders that killed runs left. Raises OSError.
     """
     nodes.mkdir(parents=True, exist_ok=True)
     for stale in nodes.glob(f"{_ADDING}*"):

@@ -24,7 +24,7 @@ from report.formatting import count_machines_and_runs, instance_name
 
 # Summary columns that estimates need besides POINT and the value.
 _ESTIMATE_COLUMNS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
-# Share of a point's readings to skip: counters average over up to a second, so early ones include setup.
+# Share of a point's readings to skip: counters average over up to a second, so early readings include setup.
 SETTLED = 0.5
 
 
@@ -68,7 +68,7 @@ class Dataset:
 
     @contextmanager
     def track_use(self) -> Iterator[DataUse]:
-        """Record reads within the block separately, then add them to the earlier ones."""
+        """Yield a record of the reads within the block; afterwards, add these reads to `used`."""
         before, self.used = self.used, DataUse()
         try:
             yield self.used
@@ -106,7 +106,7 @@ class Dataset:
         return _estimates_from_rows(rows, value, list(zip(rows.index)))
 
     def device_summary(self, experiment: str, value: str = "estimate") -> Estimates:
-        """Like `summary`, but with graph times where measured: launches dominate the time of short GPU calls."""
+        """Return `summary`, with graph times where measured, because launches dominate the time of short GPU calls."""
         times, graph_times = (self.summary(experiment, metric, value) for metric in ("time", "graph_time"))
         names = [name for name in times.labels if name in graph_times.labels]
         in_graphs = set(graph_times.rows(*names)) if names else set()
@@ -135,7 +135,7 @@ class Dataset:
         return _estimates_from_rows(points, "estimate", self.source_rows(points))
 
     def source_rows(self, points: pd.DataFrame) -> list[tuple[int, ...]]:
-        """Find the summary row numbers per point in `points`, for all metrics."""
+        """Return the numbers of the summary rows for each point in `points`, over all metrics."""
         experiments = set(points["experiment"].unique())
         groups = [at for (experiment, _), at in self._row_positions.items() if experiment in experiments]
         if not groups:
@@ -175,7 +175,7 @@ class Dataset:
             return Estimates.empty()
         rounds = samples.groupby([*POINT, "round"], observed=True)["value"]
         number, rank = rounds.transform("size"), rounds.rank(method="first")
-        # Same as numpy's method "inverted_cdf".
+        # Keep the sample at the nearest rank, as numpy's method "inverted_cdf" does.
         ranked = samples["value"].where(rank == np.maximum(np.ceil(number * share), 1))
         keys = [samples[name] for name in [*POINT, "round"]]
         return self.estimates_from_samples(
@@ -183,7 +183,7 @@ class Dataset:
         )
 
     def row_numbers_by_node(self, used: DataUse) -> dict[str, tuple[int, ...]]:
-        """Map each node to its ok summary rows in the experiments and metrics that `used` names."""
+        """Map each node to the numbers of its ok summary rows in the experiments and metrics that `used` names."""
         groups = [
             rows
             for (experiment, metric), rows in self._row_positions.items()
@@ -213,7 +213,7 @@ class Dataset:
         return float(self.entry(name)["value"])
 
     def statuses(self, experiment: str, kind: str) -> pd.DataFrame:
-        """Return all summary rows for an experiment on devices of one kind, ok or not."""
+        """Return all summary rows, ok or not, for an experiment on devices of one kind."""
         return self.table[(self.table["experiment"] == experiment) & (self.table["device"].map(device_kind) == kind)]
 
     def record(self, node: str) -> Mapping[str, Any]:
@@ -261,7 +261,7 @@ class Dataset:
         return labels, Counter(labels.values())
 
     def instance_label(self, node: str) -> str:
-        """Return the node's instance or run date, or its id if other nodes share those."""
+        """Return the node's instance or run date, or its id if another node has the same."""
         return self._marks.get(node, node)
 
     @cached_property
@@ -295,7 +295,7 @@ T = TypeVar("T")
 
 
 def cached_per_dataset(make: Callable[Concatenate[Dataset, P], T]) -> Callable[Concatenate[Dataset, P], T]:
-    """Cache a function's results in its dataset, per hashable arguments."""
+    """Cache a function's results in the dataset that it receives, by its other arguments, which must be hashable."""
 
     @wraps(make)
     def wrapper(data: Dataset, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -306,7 +306,7 @@ def cached_per_dataset(make: Callable[Concatenate[Dataset, P], T]) -> Callable[C
 
 
 def _estimates_from_rows(rows: pd.DataFrame, value: str, source_rows: Sequence[tuple[int, ...]]) -> Estimates:
-    """Convert summary rows to estimates, on a linear scale if they are shares. source_rows: row numbers per row."""
+    """Convert summary rows to estimates, on a linear scale if all are shares. source_rows: numbers for each row."""
     if not len(rows):
         return Estimates.empty()
     # Parse each distinct text once: every node has the same points.

@@ -1,4 +1,4 @@
-"""Disturbance flags: count sample flags per point and flag rounds that differ. Disturbed points are kept."""
+"""Count the disturbance flags on the samples of each point, and flag points whose rounds differ; none is left out."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MEANING = {
 }
 # Flag that makes a sample disturbed: other processes used cores that the work's threads needed.
 DISTURBING = "crowded"
-# Relative half-width at which sampling stops: the coarsest target in the presets.
+# Relative half-width of the interval at which sampling stops: the coarsest target in all presets.
 TARGET_HALF_WIDTH = 0.05
-# Factor by which a rate without an interval must exceed a peak.
+# Factor by which a rate without an interval must exceed a peak, for the peak to be flagged.
 _SURELY = 1.05
 _PLACE = ["node", "device", "dtype", "threads"]
-# Old data has flags without figures: take them from these columns.
+# Flags in old data lack their figure; it is taken from these columns.
 _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
 FIGURES = [column for column, _ in _FIGURES.values()]
 _FLAG_TEXT = re.compile(
@@ -111,13 +111,13 @@ def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
 
 
 def sample_flags(samples: pd.DataFrame) -> list[FlagSummary]:
-    """Like `flags_by_series`, for samples from one point and metric."""
+    """Return the flags that `flags_by_series` counts, for samples from one point and metric."""
     table = pl.from_pandas(samples[["flags", *FIGURES]]).with_columns(pl.col("flags").cast(pl.String), series=0)
     return flags_by_series(table).get(0, [])
 
 
 def _add_old_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
-    """Add the largest figure in its column to a flag without one, from old data."""
+    """Give a flag from old data, which lacks its figure, the largest value in the flag's column."""
     if flag.detail or flag.name not in _FIGURES:
         return flag
     column, words = _FIGURES[flag.name]
@@ -129,7 +129,8 @@ def unstable_series(rounds: pl.DataFrame) -> dict[int, FlagSummary]:
 
     Two medians, each known to within h, may differ by 2 h by chance. h is the largest half-width from the rounds' own
     samples, at least TARGET_HALF_WIDTH, where sampling stops. A larger spread comes with the process or the time of
-    day; the interval, computed over rounds, includes it. Shares must be left out: they have no scale.
+    day; the interval, computed over rounds, includes it. Shares must be left out, because a relative difference between
+    small shares means nothing.
 
     rounds: columns series, median, half_width (relative).
     """
@@ -149,7 +150,8 @@ def unstable_series(rounds: pl.DataFrame) -> dict[int, FlagSummary]:
 def exceeded_peaks(points: pl.DataFrame) -> dict[int, FlagSummary]:
     """Flag multiply-add peaks as `exceeded` where other work with the same format and threads ran faster.
 
-    The lower end of that work's rate must lie above the peak; without an interval, its rate divided by _SURELY.
+    The lower end of that work's rate must lie above the peak; without an interval, the rate divided
+    by _SURELY must.
 
     points: columns series, experiment, metric, params, _PLACE, flop, and estimate, low and high in seconds.
     """
@@ -158,7 +160,7 @@ def exceeded_peaks(points: pl.DataFrame) -> dict[int, FlagSummary]:
     times = times.with_columns(rate=rate, least=pl.coalesce(pl.col("flop") / high, rate / _SURELY))
     peak = pl.col("experiment") == "peak"
     peaks = times.filter(peak, pl.col("params").str.contains('"fma"', literal=True))
-    # CPU only: a GPU's peak is itself a matrix product.
+    # Only CPU peaks can be flagged: a GPU's peak is itself a matrix product, so other products may run as fast.
     work = times.filter(~peak, pl.col("device") == "cpu").sort("least", "series").group_by(_PLACE).last()
     flagged = peaks.join(work, on=_PLACE, suffix="_of_work").filter(pl.col("least_of_work") > pl.col("rate"))
     return {

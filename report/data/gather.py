@@ -25,7 +25,7 @@ from report.data.node_reader import Node, Nodes, print_warnings, read_folders
 from report.data.summary import COLUMNS, POINT, summarise
 from report.publish import write_datapackage
 
-# Node count from which worker processes pay off: each takes a second or two to start.
+# Smallest node count for which worker processes save time, since each takes a second or two to start.
 FEWEST_FOR_PROCESSES = 16
 # Nodes to validate and summarise together, to share the fixed costs.
 BATCH = 8
@@ -94,7 +94,7 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
 
 @dataclass(frozen=True)
 class _Batch:
-    """Batch of nodes without samples, the files with their samples and summary, and the refused files."""
+    """Nodes of a batch without their samples, the files that hold their samples and summary, and the refused files."""
 
     nodes: list[Node]
     samples: Path

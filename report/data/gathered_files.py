@@ -25,7 +25,7 @@ class GatheredNodes(Nodes):
     """Nodes from a gathered folder, which read samples on demand."""
 
     folder: Path = Path()
-    # True if the folder holds other nodes too.
+    # True if the folder also holds other nodes, so that samples must be filtered by node.
     partial: bool = False
     # Cache only the last request: samples from a thousand nodes are large.
     _cached: tuple[Any, pd.DataFrame] | None = None

@@ -13,7 +13,7 @@ from report.formatting import join_words
 # Number formats with rated peaks in the reference.
 PEAKS = {"float32": "fp32_flops", "bfloat16": "bf16_flops"}
 FIGURES = ("memory_bytes_per_s", "memory_bytes", "power_w", "l2_bytes", *PEAKS.values())
-# Words that distinguish builds of a chip, and driver synonyms for them.
+# Words that distinguish builds of a chip, and the drivers' other words for these builds.
 _BUILDS = {"sxm", "pcie", "nvl", "ti", "super", "laptop", "mobile", "d"}
 _SYNONYMS = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "hbm3": "sxm", "oam": "sxm"}
 _SIZE = re.compile(r"\d+gb")
@@ -23,8 +23,8 @@ _SIZE = re.compile(r"\d+gb")
 class GpuSpecs:
     """GPU ratings from its maker.
 
-    figures: verified values by name from FIGURES, in FLOP/s, B/s, B and W. entries: their ids. lacking: ids that the
-    reference has without a verified value.
+    figures: verified values by name from FIGURES, in FLOP/s, B/s, B and W. entries: reference ids of these figures.
+    lacking: reference ids of figures without a verified value.
     """
 
     id: str
@@ -45,7 +45,8 @@ class GpuSpecs:
 def gpu_specs(reference: Mapping[str, Mapping[str, Any]]) -> list[GpuSpecs]:
     """List the GPUs with a verified figure in the reference, sorted by name.
 
-    An owner is a GPU if it has memory and arithmetic figures but no `cores` figure, which CPUs have.
+    An entry's id begins with its device. A device is a GPU if it has memory and arithmetic figures but no `cores`
+    figure, which CPUs have.
     """
     ids: dict[str, set[str]] = {}
     for name in reference:
@@ -76,7 +77,11 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _matching_gpus(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
-    """Find chips whose id words all occur in `name` (builds optional), with compatible builds and memory sizes."""
+    """Find the chips that a name may mean.
+
+    All words of the chip's id, except for builds and memory sizes, must occur in the name. Builds in the name must be
+    builds of the chip, and the two memory sizes must not differ.
+    """
     words = _words(name)
     sizes = {word for word in words if _SIZE.fullmatch(word)}
     chips = []

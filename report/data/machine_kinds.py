@@ -25,7 +25,10 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """Predicate on node records, and the device kind that defines this machine kind, if any."""
+    """A kind of machine.
+
+    matches: returns True for the record of such a machine. device: the device that it must have; '' for any.
+    """
 
     matches: Callable[[Record], bool]
     device: str = ""

@@ -27,7 +27,7 @@ NETWORKS = {
     "whisper-tiny": ("Whisper-tiny", "spectrum"),
 }
 
-# Networks that training steps update only through a few added weights (LoRA).
+# Networks whose training updates only a few added weights (LoRA).
 ADAPTED = ("llama-1b-lora",)
 # Language models for text generation: sample name to display name.
 LANGUAGE_MODELS = {

@@ -1,4 +1,4 @@
-"""Node folders on disk: find them, match copies, and refuse invalid ones."""
+"""Find node folders on disk, recognize copies of the same node, and refuse invalid folders."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class Folder:
 
     @cached_property
     def first_rounds(self) -> frozenset[tuple[Any, ...]]:
-        """Runs in the first file."""
+        """RUN keys of the runs in the first file."""
         return _read_runs(self.files[0]) if self.files else frozenset()
 
     @cached_property
     def runs(self) -> dict[Path, frozenset[tuple[Any, ...]]]:
-        """Runs in each file."""
+        """RUN keys of the runs in each file."""
         return {path: _read_runs(path) for path in self.files}
 
 
@@ -145,7 +145,7 @@ def _node_folders(directories: Iterable[Path], refused: list[dict[str, str]]) ->
         if _is_node(directory, refused):
             folders.append(directory)
         elif directory.is_dir():
-            # Skip hidden folders: they are still being written.
+            # Skip hidden folders, because another process is still writing them.
             visible = sorted(
                 (child for child in directory.iterdir() if not child.name.startswith(".")),
                 # Folders without a node's name, such as copies by sync tools, come last.

@@ -23,7 +23,7 @@ from report.data.node_folders import ROUND, Folder, find_nodes, raise_no_nodes, 
 from report.data.plausibility import faults
 from report.formatting import first_items, node_label
 
-# Path, contents (not validated), round metadata.
+# Path of a file, its table (not validated yet), and the metadata of its round.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
 
 
@@ -107,7 +107,7 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
 def print_warnings(nodes: Nodes) -> None:
     """Print refused files and incomplete nodes to stderr."""
     others = f"the other {len(nodes.nodes)} nodes are" if len(nodes.nodes) > 1 else "the rest of the data is"
-    # Print each reason once: many files may share it, such as another version.
+    # Print each reason once: many files may share it, for example if all come from another version.
     for reason in dict.fromkeys(refused["reason"] for refused in nodes.refused):
         files = [refused["file"] for refused in nodes.refused if refused["reason"] == reason]
         more = f" and {len(files) - 1} other{'s' if len(files) > 2 else ''}" if len(files) > 1 else ""
@@ -123,7 +123,7 @@ def print_warnings(nodes: Nodes) -> None:
 def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict[str, str]]]]:
     """Read each folder's node (None if implausible) and its unusable files with reasons.
 
-    Validates all folders together, which is faster; falls back to one by one at a fault.
+    Validates all folders together, which is faster. If one is faulty, validates folder by folder instead.
     """
     files = [_load_files(folder) for folder in folders]
     whole = _validate_together([loaded for loaded, _ in files], [folder.record for folder in folders])
@@ -139,13 +139,14 @@ def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict
 def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]) -> Node | None:
     """Build the node from its plausible files, adding the others to `refused`; return None if none is left.
 
-    Implausible values in one experiment may be a single failure. In two, the clock or the numbers are wrong: all files
-    in that folder are refused. Synthetic data is not checked, as it comes from no real machine.
+    Implausible values in one experiment may be a single failure. If a folder has them in two experiments, its clock or
+    its numbers are wrong, and all its files are refused. Synthetic data is not checked, as it comes from no real
+    machine.
     """
     file_index = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
     rounds_by_file = samples[ROUND].assign(file=file_index).drop_duplicates().groupby("file")[ROUND]
     names = {at: _round_names(table) for at, table in rounds_by_file}
-    # Name each file for its round, so that a copy counts as the round.
+    # Name each file after its round, so that a renamed copy counts as this round.
     rounds = [
         {"file": min(names.get(at, ())) if len(names.get(at, ())) == 1 else path.name, **about}
         for at, (path, _, about) in enumerate(used)
@@ -154,7 +155,7 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
     if untrue:
         experiment = dict(zip(file_index.tolist(), samples["experiment"].tolist(), strict=True))
         out = set(untrue)
-        # Judge each folder separately: a node's rounds may lie in several.
+        # Check each folder separately: a node's rounds may lie in several folders, and only some may be wrong.
         for place in dict.fromkeys(path.parent for path, _, _ in used):
             here = [at for at, (path, _, _) in enumerate(used) if path.parent == place]
             bad = [at for at in here if at in untrue]
@@ -168,7 +169,7 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
             return None
         samples = samples[~np.isin(file_index, list(out))].reset_index(drop=True)
         rounds = [about for at, about in enumerate(rounds) if at not in out]
-    # Interrupted runs have no end time in their record: take the last round's.
+    # The record of an interrupted run has no end time, so the end of the last round takes its place.
     ends = [about["ended_utc"] for about in rounds if "ended_utc" in about]
     record = {**({"ended_utc": max(ends)} if ends else {}), **folder.record}
     return Node(record, _source_label(folder.place.parent), samples, rounds, folder.contributed)

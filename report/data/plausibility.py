@@ -27,23 +27,25 @@ from report.formatting import format_number
 # Margin over the highest measured clock: clock and rate are read at different moments, and cores may run at different
 # clocks. The published node reaches 0.99 times its limits.
 MARGIN = 1.3
-# Margin over a chip's rated peak, for unrated number formats and boost clocks.
+# Margin over a chip's rated peak, which allows for number formats without a rating and for boost clocks.
 RATED_MARGIN = 4.0
 # Upper bound for GPU cache bandwidth, relative to GPU memory bandwidth.
 CACHES_OF_GPUS = 20.0
-# Margin over the fastest known CPU memory; arrays this many times larger than all caches must come from memory.
+# Margin over the fastest known CPU memory. It applies only to arrays more than BEYOND_CACHES times larger than all
+# caches, which must come from memory.
 MEMORY_MARGIN, BEYOND_CACHES = 1.5, 4.0
 # Lower bound for any call from Python; real calls take several times longer.
 SHORTEST_CALL_S = 1e-8
-# Tolerance between two clocks: factor and seconds.
+# Tolerance for durations by two clocks that must agree: a factor, plus some seconds.
 CLOCKS_AGREE, CLOCKS_AGREE_S = 1.1, 0.5
-# Samples with several calls run back to back: they fill at least this share of the gap between them, in the median.
+# Samples with several calls run back to back, so each must last at least this share of the time since the sample before
+# it (median over a series).
 LEAST_SHARE = 0.05
 # Tolerance for counted work: libraries may choose another algorithm in another round.
 SAME_WORK = 1.1
-# Tolerance for wrong clocks: later dates lie in the future.
+# Tolerance for wrong clocks: a date counts as future if it is more than these seconds ahead.
 AHEAD_S = 86_400.0
-# Date of this check: skip it if our own clock is earlier, and so surely wrong.
+# Date on which this check was written. If our own clock is earlier, it is surely wrong, and dates are not checked.
 WRITTEN = datetime(2026, 11, 22, tzinfo=UTC).timestamp()
 FLOPS_PER_CYCLE, MATRIX, MATRIX_INT8 = "avx512.fp32_flop_per_cycle", "amx.bf16_flop_per_cycle", "amx.int8_ops_per_cycle"
 OUTER, CACHE, CLOCK = "sme.fp32_flop_per_cycle", "zen5.l1_bytes_per_cycle", "cpu.highest_clock_hz"
@@ -211,7 +213,7 @@ def _operations_per_cycle(cpu: Mapping[str, Any], dtype: str) -> float:
 
 
 def _gpu_limits(record: Mapping[str, Any], device: str, timed: pd.DataFrame) -> tuple[Numbers, Numbers, str, str]:
-    """Like `_cpu_limits`, from the chip's ratings, or from the fastest known GPU if it is unknown."""
+    """Return the bounds for a GPU, from its ratings, or from the fastest known GPU if this one is unknown."""
     rated, memory, name, memory_name = _figure(GPU), _figure(GPU_MEMORY), GPU, GPU_MEMORY
     gpu_name = next((device_record["name"] for device_record in record["devices"] if device_record["id"] == device), "")
     with suppress(StudyError):
@@ -267,8 +269,8 @@ def _gap_faults(seconds: pd.DataFrame) -> list[Fault]:
     row_of = pd.Series(np.flatnonzero(usable) + 1).groupby(series[usable]).first()
     rows = seconds.iloc[row_of.to_numpy()].reset_index(drop=True)
     share = shares.to_numpy(float)
-    # Only check series with several calls per sample: single calls may be drawn from many, and metrics other than
-    # `time` may cover only one step within a call.
+    # The lower limit holds only for `time` with several calls per sample: a single call may be drawn from many, and
+    # other metrics may cover only one step of a call.
     low = (share < LEAST_SHARE) & rows["calls"].gt(1).to_numpy() & rows["metric"].eq("time").to_numpy()
     return [
         (row.file, f"{_label(row)}: its samples take {format_number(share[row.Index], 3)} times the time that passed "

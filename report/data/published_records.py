@@ -94,7 +94,7 @@ UNITS = {
     "price": "USD",
     "price-per-hour": "USD/h",
 }
-# Measures where less is better: comparisons as rates invert them.
+# Measures where less is better. A comparison of speeds inverts them.
 LESS_IS_BETTER = ("time", "latency", "cycles", "energy", "power", "price", "price-per-hour")
 # Upper bounds for today's devices; a larger figure has a wrong unit.
 MOST = {

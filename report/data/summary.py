@@ -13,7 +13,7 @@ from report.data import disturbances
 
 POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
 SERIES = [*POINT, "metric"]
-# Points that share a variance estimate: same experiment, metric, device and node.
+# Points that agree in these columns form a group, in which their variances are moderated together.
 GROUP = ["node", "experiment", "device", "metric"]
 # Counted or computed metrics, not timed: exact if equal in every round.
 COUNTED = {
@@ -163,7 +163,7 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
     shares, positive = (here["unit"] == "1").to_numpy(), np.ones(len(at), dtype=bool)
     if len(at):
         positive = np.minimum.reduceat(medians, np.cumsum(n) - n) > 0
-    # Use one scale per group: linear if it holds only shares or a round without a logarithm, else log.
+    # Use one scale for a whole group: linear if it has only shares, or a round's median without a logarithm, else log.
     share = np.bincount(group, ~shares)[group] == 0
     linear = share | (np.bincount(group, ~positive)[group] > 0)
     metrics = here["metric"].to_list()

@@ -42,7 +42,7 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
 
 
 def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, float]]:
-    """Read the rounds behind a summary row: number, ok sample count, median.
+    """Return for each round behind a summary row its number, its count of ok samples and its median.
 
     Empty if the folder holds no samples, as in an edition.
     """

@@ -24,7 +24,7 @@ ARTICLES = {
     "whygpu": "Why Does AI Need a GPU?",
 }
 _PART = ("quantity", "machine", "scope", "scale", "rule", "threshold", "sensitivity", "options", "cases", "awaits")
-# Labels with closed value lists: a misspelt value would silently empty the scope.
+# Labels that allow the listed values only. They are checked, because a misspelt value would silently empty the scope.
 CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
@@ -45,8 +45,8 @@ CLOSED = {
 class Part:
     """One quantity, rule and threshold.
 
-    cases_why: the reason for a chosen list of cases. machine: the kind of machine (`machine_kinds.KINDS`) that alone
-    decides.
+    cases_why: the reason for a chosen list of cases. machine: the kind of machine (`machine_kinds.KINDS`) whose nodes
+    alone decide the part; '' for all nodes.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Part:
 
     @property
     def share(self) -> float:
-        """Share of the units that must reach the threshold, for rules with a share."""
+        """Share of the units (such as models) that must reach the threshold, for the rule for_share_of."""
         return float(self.options.get("share", 1.0))
 
     @property
@@ -90,8 +90,9 @@ class Part:
 class PublishedEvidence:
     """Published records that bear on a part, as a quantity and a scope; rule and threshold are the part's own.
 
-    strength: direct, which may decide, or indirect. of: the label whose values are the units in a share, if not the
-    part's. why: what both sides have in common, and what differs.
+    strength: `direct` evidence may decide the part, `indirect` evidence is only shown. of: the label whose values are
+    the units in a share, if it is not the part's own. why: what the records and the claim have in common, and what
+    differs.
     """
 
     part: str
@@ -108,9 +109,10 @@ class PublishedEvidence:
 class Claim:
     """An article's claim and the rules to decide it; judgements and untestable claims have no parts.
 
-    findings: sentences by outcome, in order of preference. when_written: parts as of the article's date. question:
-    shared by claims that ask the same. untestable: the reason why no rule decides it. published: published measurements
-    that bear on it; published_findings: sentences for their outcome; unpublished: the reason why none decides it.
+    findings: sentences by outcome, in order of preference. when_written: parts as of the article's date. question: a
+    key that claims with the same question share. untestable: the reason why no rule decides it. published: published
+    measurements that bear on it; published_findings: sentences for their outcome; unpublished: the reason why none
+    decides it.
     """
 
     id: str
@@ -270,7 +272,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
 
 
 def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
-    """Normalize sentences by outcome. Raises StudyError for an unknown placeholder."""
+    """Return the sentences by outcome, each outcome with a tuple. Raises StudyError for an unknown placeholder."""
     by_outcome = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in raw.items()}
     for outcome, sentences in by_outcome.items():
         for fault in (place_ for sentence in sentences for place_ in unknown_placeholders(sentence, names)):

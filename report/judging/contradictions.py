@@ -46,7 +46,7 @@ class Contradiction:
 
     @property
     def least_value(self) -> float:
-        """Lower bound for each figure."""
+        """Value that a published figure must reach to meet the other side's requirement."""
         return float(self.declared["figures"]["at_least"])
 
 
@@ -148,7 +148,7 @@ def _contradiction_record(contradiction: Contradiction, verdicts: Mapping[str, R
 
 
 def _carrier_record(verdict: Record, part: str) -> dict[str, str]:
-    """Return a claim that carries a side, or one part, with its verdict.
+    """Return the claim or part that carries a side, with its verdict or outcome.
 
     verdict: a record from `verdicts.json`; part: a part's name, or '' for the whole claim.
     """
@@ -157,7 +157,7 @@ def _carrier_record(verdict: Record, part: str) -> dict[str, str]:
 
 
 def side_standing(verdicts: Iterable[str]) -> str:
-    """Return a side's standing, given its claims' verdicts; opinions count only if there is nothing else.
+    """Return a side's standing, given its claims' verdicts; a claim that is not testable counts only if all are.
 
     A side with one claim that holds and one that fails is right in part, even while others wait.
     """
@@ -174,7 +174,7 @@ def side_standing(verdicts: Iterable[str]) -> str:
 
 
 def settle_opposites(standings: Sequence[str]) -> list[str]:
-    """Complete the standings if each side denies the other: a decided side settles an open one."""
+    """Complete the standings of two sides that deny each other: if one holds, an open one fails, and vice versa."""
     by = {"holds": "fails", "fails": "holds"}
     left, right = standings
     free = ("open", "opinion", "undecided")
@@ -182,7 +182,10 @@ def settle_opposites(standings: Sequence[str]) -> list[str]:
 
 
 def contradiction_outcome(standings: Sequence[str]) -> str:
-    """Return the outcome: open while an open side could change it, otherwise by the number of sides that hold."""
+    """Return the outcome: `open`, `undecided` or `in part` if a side stands so, otherwise by the number that hold.
+
+    Opinions count only if all sides are opinions.
+    """
     decided = [standing for standing in standings if standing != "opinion"]
     if not decided:
         return "opinion"
@@ -196,15 +199,19 @@ def contradiction_outcome(standings: Sequence[str]) -> str:
 
 
 def _figure_suffices(contradiction: Contradiction, entry: Record) -> bool | None:
-    """Tell if a published figure reaches the requirement; None if it was not read in its primary source."""
+    """Tell if a published figure reaches the requirement; None if the figure is not verified."""
     return float(entry["value"]) >= contradiction.least_value if entry["status"] == "verified" else None
 
 
 def _conflict_by_figures(contradiction: Contradiction) -> str:
-    """Classify a conflict by its published figures: real if all fall short of the other side's requirement."""
+    """Classify a conflict by its published figures: real if all fall short of the other side's requirement.
+
+    It is in part if only some fall short, and wording if none does. If none falls short but one is not verified, it is
+    awaiting source.
+    """
     sufficient = [_figure_suffices(contradiction, entry) for entry in contradiction.figures]
     if False in sufficient:
-        # An unverified figure might still suffice.
+        # The conflict is not fully real while a figure is unverified, since this figure might still suffice.
         return "real" if set(sufficient) == {False} else "in part"
     return "awaiting source" if None in sufficient else "wording"
 

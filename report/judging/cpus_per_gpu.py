@@ -1,4 +1,4 @@
-"""Count the server processors that one GPU replaces, job by job, from published runs, for the opening."""
+"""Count the server processors that one GPU replaces, job by job, from published runs, for the report's opening."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ HIGHER = 0.999
 
 
 def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
-    """Return one row per job: processors replaced by the slowest and the fastest GPU in the newest round, with names.
+    """Return one row per job: the server processors that the slowest and the fastest GPU replace, and their names.
 
-    A server without a GPU has two processors there. low, high: include the range over entries. Uses rounds with both
-    kinds of machines, batch work only, the laxer quality target, and no robot modules (Jetson).
+    Each job uses its newest MLPerf round in which servers with and without a GPU took part; the servers without a GPU
+    have two processors. low and high include the range over the round's entries. Only batch work at the laxer quality
+    target counts, and no robot modules (Jetson).
     """
     by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     speedups = speedup(data).filter(baseline="server", family="mlperf")

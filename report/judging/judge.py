@@ -38,9 +38,9 @@ from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_v
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
-# Claim fields copied to its verdict.
+# Fields of a claim that are copied to its verdict.
 _DECLARED = ("id", "article", "section", "says", "kind", "untestable", "unpublished", "same_as", "note", "version")
-# Part fields copied to its claim.
+# Fields of the representative part that are copied to the claim's verdict.
 _OF_PART = ("quantity", "unit", "estimate", "low", "high", "threshold", "threshold_why")
 _CSV = (
     "id", "article", "section", "kind", "verdict", "finding", "quantity", "estimate", "low", "high", "unit",
@@ -162,7 +162,10 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
 
 
 def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()) -> Verdict:
-    """Combine the parts' outcomes; NOT_TESTABLE without parts. past: the parts as of the article's date."""
+    """Combine the parts' outcomes; NOT_TESTABLE without parts.
+
+    past: the parts as of the article's date. If they support the claim and today's parts challenge it, it is OUTDATED.
+    """
     now = combine_verdicts([result.outcome for result in results]) if results else Verdict.NOT_TESTABLE
     was_supported = bool(past) and claim_verdict(past) is Verdict.SUPPORTED
     return Verdict.OUTDATED if was_supported and now is Verdict.CHALLENGED else now
@@ -203,16 +206,17 @@ def _when_written_record(part_result: PartResult) -> dict[str, Any]:
 
 
 def count_decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count claims decided here, decided by published runs, and open; among the open ones, those not testable."""
+    """Count claims decided here, decided by published runs, and open, and the open claims that are not testable."""
     origins = Counter(str(verdict["decided_on"]) for verdict in verdicts)
     not_testable = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
     return {HERE: origins[HERE], OTHERS: origins[OTHERS], "open": origins[""], "not testable": not_testable}
 
 
 def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Group claims by question: `question`, `claims` and the verdict that the decided ones share.
+    """Group claims by question; return each question's claims and the verdict that its decided claims share.
 
-    The verdict is 'differ' if the decided claims disagree. With none decided it is what all lack, or undecided.
+    The verdict is DIFFER if the decided claims disagree. If no claim is decided, it is the verdict that all claims
+    share, or else undecided.
     """
     by_question: dict[str, list[Mapping[str, Any]]] = {}
     for record in verdicts:

@@ -30,7 +30,7 @@ def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
     """Select the estimates in a scope.
 
     `backend: best` implies the best shape. Aggregates labelled best enter only if the scope asks for them; `threads:
-    all` is the largest thread count measured on a node's device.
+    all` selects the largest thread count that was measured on a node's kind of device.
     """
     for name, value in _scope_values(scope, estimates).items():
         estimates = _narrow(estimates, name, value)
@@ -40,7 +40,7 @@ def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
 def _drop_undecidable(estimates: Estimates) -> Estimates:
     """Drop estimates without an interval if another machine of their kind has one for the same case.
 
-    A single round decides nothing yet, and must not undo an earlier decision for that kind.
+    A machine with a single round decides nothing yet, and must not undo the decision by the others of its kind.
     """
     has_interval = estimates["low"].notna().to_numpy(bool)
     if "node" not in estimates.labels or has_interval.all():
@@ -80,7 +80,7 @@ def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
 
 
 def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
-    """Find what a part lacks to compare anything. estimates: all for its quantity."""
+    """Find the evidence that a part lacks, if its rule has nothing to compare. estimates: all for its quantity."""
     kinds = kinds_needed(part, quantity)
     wanted = list(quantity.experiments)
     for kind in kinds:
@@ -99,7 +99,7 @@ def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dat
 
 
 def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
-    """Return why an experiment has no results on this kind of device; None if it has some."""
+    """Return the failure that left an experiment without results on this kind of device; None if it has results."""
     rows = data.statuses(experiment, kind)
     if (rows["status"] == "ok").any():
         return None
@@ -111,7 +111,7 @@ def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | 
 
 
 def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing:
-    """Find the scope label that excludes all measurements."""
+    """Find the label of the scope that no measurement matches, or else the rule that has nothing to compare."""
     remaining, missing = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
     for name, value in _scope_values(part.scope, estimates).items():
         narrowed = _narrow(remaining, name, value)
@@ -130,9 +130,9 @@ def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing
 class PublishedResult:
     """The judged published measurements for one part.
 
-    part: with the published quantity and scope, but its own rule and threshold. estimates: all for the quantity;
-    chosen: those in scope, scaled. result: the rule's result, None without estimates in scope. strength: direct or
-    indirect. why: what both sides have in common, and what differs.
+    part: the part, with the published quantity and scope in place of its own. strength: direct or indirect. why: what
+    the records and the claim have in common, and what differs. estimates: all for the published quantity. chosen: the
+    estimates in scope, scaled. result: the rule's result; None without estimates in scope.
     """
 
     part: Part
@@ -160,9 +160,10 @@ class PublishedResult:
 class PartResult:
     """A part with its outcome.
 
-    missing: what it waits for, if no rule could be applied. estimates: all for its quantity, before scope and scale.
-    result: the rule's result. unchecked: True if its model was not checked, which leaves the part undecided. others:
-    its published results. waits: what it would wait for if these had not decided it.
+    missing: the evidence that the part waits for, if its rule could not be applied. estimates: all for the quantity,
+    before scope and scale. result: the rule's result. unchecked: True if the quantity's model was not checked, which
+    leaves the part undecided. others: the published results for the part. waits: the evidence that the part would wait
+    for if published results had not decided it.
     """
 
     part: Part
@@ -210,8 +211,8 @@ class QuantityCache:
     def source_rows(self, quantity: Quantity, followed: tuple[int, ...], nodes: Sequence[str]) -> tuple[int, ...]:
         """Return the summary rows behind an estimate.
 
-        Prefers rows tracked through the arithmetic, otherwise returns all that the quantity read for these nodes.
-        Published figures have no node, and no rows.
+        followed: rows tracked through the arithmetic. If there are none, all rows that the quantity read for these
+        nodes are returned. Published figures have no node, and no rows.
         """
         if followed or not quantity.experiments or not nodes:
             return followed
@@ -223,7 +224,8 @@ class QuantityCache:
 def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     """Decide one part, or find what is missing.
 
-    Raises StudyError naming the claim's file if the options do not fit the estimates, or if it awaits existing data.
+    Raises StudyError naming the claim's file if the options do not fit the estimates, or if the part declares that it
+    awaits data which exist.
     """
     quantity = quantities().get(part.quantity)
     if part.machine:
@@ -278,7 +280,7 @@ def _has_data(part: Part, quantity: Quantity, cache: QuantityCache) -> bool:
 
 
 def _compared_unit(part: Part, quantity: Quantity, data: Dataset) -> str:
-    """Return the unit to compare in: the quantity's, or the one shared by the published entries.
+    """Return the unit of the comparison: the quantity's, or the unit that the published entries share.
 
     Ratios, trends and crossovers have unit 1.
     """
@@ -332,7 +334,7 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
 
 
 def _published_rule(part: Part, labels: Sequence[str]) -> str:
-    """Return the part's rule, or its comparison if the records already are ratios, slopes or crossings."""
+    """Return the part's rule, or only its comparison if the records are ratios, slopes or crossings already."""
     needs = {"ratio": "over", "crossover": "over", "trend": "along"}.get(part.rule)
     return part.compare if needs and part.options[needs] not in labels else part.rule
 
@@ -346,7 +348,7 @@ def _with_stated_formats(estimates: Estimates) -> Estimates:
 
 
 def add_published_results(part_result: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
-    """Add published results to a part; if it waits and direct evidence decides, take that outcome."""
+    """Add published results to a part; if it waits and direct evidence decides, it takes the evidence's outcome."""
     waits = part_result.missing or _missing_rounds(part_result)
     others = judge_published(part_result.part, claim, cache)
     deciding = next(

@@ -1,4 +1,4 @@
-"""Compare this study's CPU figures with published ones, to detect weak baselines."""
+"""Compare this study's CPU figures with published figures, to detect CPU baselines that are too slow."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMA = json.loads((PACKAGE / "schemas" / "counterparts.schema.json").read_text
 
 
 def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, Any]]:
-    """Return each declared pair: the published value, and each machine's largest estimate with its ratio to that.
+    """Return each declared pair: the published value, and each machine's largest estimate with its ratio to this value.
 
     Empty without the file or without published records. Raises StudyError for an unknown quantity or record.
     """

@@ -7,7 +7,7 @@ from typing import Any
 
 from report.data.published_records import Published
 
-# Users besides claims: the opening, and the comparison with our own figures.
+# Users besides claims: the report's opening, and the comparison of published figures with ours.
 OPENING, COUNTERPART = "opening", "counterpart"
 Rows = Sequence[Mapping[str, Any]]
 
@@ -15,7 +15,7 @@ Rows = Sequence[Mapping[str, Any]]
 def record_users(
     published: Published, evidence: Iterable[tuple[str, str]], replaced: Rows = (), counterparts: Rows = ()
 ) -> dict[str, list[str]]:
-    """Return each record's users by its key: claims in their order, then others; [] if unused.
+    """Map each record's key to its users, claims before others; the list is empty if nothing uses the record.
 
     evidence: pairs of claim id and record key. replaced, counterparts: rows from `judging.cpus_per_gpu` and
     `judging.published_baselines`.
@@ -43,7 +43,7 @@ def evidence_records(verdicts: Rows) -> Iterator[tuple[str, str]]:
 
 
 def source_users(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    """Return each source with its record count, the number of records in use, and its users (`record_users`)."""
+    """Return each source with the number of its records, the number that have users, and these users."""
     records = []
     for name, source in published.sources.items():
         keys = published.records.loc[published.records["source"] == name, "key"]

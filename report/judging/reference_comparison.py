@@ -21,7 +21,7 @@ from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_
 from report.judging.verdict_records import row_interval
 from report.quantities import quantities
 
-# Larger deviations need an explanation.
+# Largest relative deviation from a published figure that needs no explanation.
 TOLERATED = 0.1
 AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED = "agrees", "explained", "to explain", "not verified"
 OUTCOMES = (AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED)
@@ -38,9 +38,9 @@ _OUTCOME_WORDS = {
 def compare_pairs(data: Dataset, path: Path = DECLARED, evidence: QuantityCache | None = None) -> list[dict[str, Any]]:
     """Return every declared pair with its figures and measured cases, for `verdicts.json`.
 
-    evidence: already computed quantities. A figure without cases says what it waits for. deviation: measured relative
-    to published, minus 1, with the measurement's interval. Empty without the file. Raises StudyError for a mistake in
-    it.
+    evidence: quantities that are computed already. A figure without cases says what it waits for. deviation: the
+    measured value over the published one, minus 1, with the measurement's interval. The list is empty if the file is
+    missing. Raises StudyError for a mistake in the file.
     """
     if not path.exists():
         return []
@@ -71,7 +71,7 @@ def _scaling_text(pair: Pair) -> str:
 
 
 class _Machines:
-    """Lookup for the nodes' devices that match a figure."""
+    """Finds the devices of nodes that match a published figure."""
 
     def __init__(self, kinds: Mapping[str, Record], nodes: Sequence[Node]) -> None:
         self.kinds = kinds
@@ -79,7 +79,7 @@ class _Machines:
         self._found: dict[str, list[Place]] = {}
 
     def figure_places(self, figure: Figure) -> list[Place]:
-        """Return the devices that match a figure, on nodes with its host."""
+        """Return the devices that match a figure; if the figure has a host, only on nodes that also have this host."""
         hosts = {node.id for node, _ in self._kind_places(figure.host)} if figure.host else set()
         return [place for place in self._kind_places(figure.device) if not figure.host or place[0].id in hosts]
 
@@ -216,7 +216,7 @@ def _relative_deviation(value: float | None, published: float | None) -> float |
 def _deviation_outcome(
     pair: Pair, figure: Figure, deviation: float | None, at: Place, evidence: QuantityCache
 ) -> tuple[str, str]:
-    """Classify a deviation; return also the explanation that covers it."""
+    """Classify a deviation; return also the declared explanation for it, '' if there is none."""
     least, most = _relative_deviation(figure.low, figure.value), _relative_deviation(figure.high, figure.value)
     if not figure.verified or deviation is None or least is None or most is None:
         return UNVERIFIED, ""
@@ -239,7 +239,7 @@ def _has_cases(name: str, at: Place, evidence: QuantityCache) -> bool:
 
 
 def comparison_sentence(pairs: Sequence[Record]) -> str:
-    """Summarize the comparison: how many values agree, and how many figures wait."""
+    """Summarize the comparison: count the values with each outcome, and the figures that wait for a machine."""
     figures = [figure for pair in pairs for figure in pair["figures"]]
     outcomes = [case["outcome"] for figure in figures for case in figure["cases"]]
     waiting = sum(bool(figure["waits"]) for figure in figures)

@@ -1,4 +1,4 @@
-"""Read and check declared pairs: a measured quantity and the published figures for it."""
+"""Read and check declared pairs. A pair is a measured quantity with the published figures for it."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure for one kind of device, with a host if the node needs one.
+    """A published figure for one kind of device.
 
-    entries: reference ids. value, low, high: in `Pair.unit`; None if unknown. worked_out: the calculation from the
-    entries, if it is not a single entry.
+    host: another kind of device that the node must also have; '' for none. entries: reference ids. value, low, high: in
+    `Pair.unit`; None if unknown. worked_out: the calculation from the entries; '' if the value is that of one entry.
     """
 
     device: str
@@ -123,7 +123,10 @@ class _PairReader:
         )
 
     def _parse_figures(self, raw: str | Record, unit: str, number: int) -> list[Figure]:
-        """Parse one figure, or expand a pattern to all devices of the kind."""
+        """Parse one figure, or a pattern, which gives a figure for each device of the pair's kind.
+
+        A pattern is an entry's id with `*` in place of the device.
+        """
         steps = ("figures", number)
         if not isinstance(raw, str):
             return [self._parse_figure(raw, unit, steps)]
@@ -174,7 +177,10 @@ class _PairReader:
 def _figure_range(
     entries: Sequence[Record], counts: Sequence[float]
 ) -> tuple[float | None, float | None, float | None]:
-    """Divide an entry by its count, and by a second entry if given; return value, low and high, ends crosswise."""
+    """Divide each entry by its count, and the first entry by the second if there are two. Return value, low and high.
+
+    low is the first entry's low over the second's high, and high the reverse. All are None if an entry has no value.
+    """
     if any(entry.get("value") is None for entry in entries):
         return None, None, None
 

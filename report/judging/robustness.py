@@ -38,26 +38,26 @@ from report.statistics import Floats
 from report.verdicts import Part as PartRecord
 from report.verdicts import Robustness, Trial, Turn
 
-# A robust outcome is one interval width or more from the threshold, and no declared threshold within NEAR_FACTOR turns
-# it.
+# A robust outcome lies at least CLEAR_WIDTHS interval widths from the threshold, and no threshold of the declared range
+# that differs by at most the factor NEAR_FACTOR turns it.
 CLEAR_WIDTHS, NEAR_FACTOR = 1.0, 2.0
 # Scope labels whose value can be swapped without changing the question.
 _SWAPPED = ("dtype", "threads", "backend", "baseline", "precision", "op")
-# Most cases or machines to name; beyond, only their number is given.
+# Most cases or machines to name; if there are more, only their number is given.
 MOST_NAMED = 3
 # A range whose ends differ by more than this factor is drawn on a logarithmic scale.
 LOGARITHMIC = 8.0
-# Bisection steps to locate where a share turns; its chances vary smoothly.
+# Bisection steps to find the threshold at which a share's outcome turns; a share varies smoothly with the threshold.
 _HALVINGS = 40
-# Most pieces on a slider; beyond, it offers the declared thresholds only.
+# Most pieces on a slider; if there are more, the slider offers the declared thresholds only.
 MOST_PIECES = 60
 
 
 class Retrial:
     """A part's compared estimates, to be judged again.
 
-    verdict_for: the claim's verdict for an outcome of this part. open_: the outcome at thresholds that leave it
-    undecided.
+    verdict_for: returns the claim's verdict for an outcome of this part. open_: the outcome to give at thresholds that
+    leave the part undecided.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Retrial:
     ) -> None:
         self.part, self.result, self.verdict_for, self.outcome = part, result, verdict_for, result.outcome
         self.undecided_outcome = open_
-        # Intervals keep the level for all estimates when some are left out: slightly conservative.
+        # Trials that leave out estimates keep the interval level for all estimates, which is slightly conservative.
         self.low, self.high = deciding_ends(part, result.estimates)
         self.sides_at = side_finder(part, result.estimates, (self.low, self.high))
         self.sides = np.array(result.sides)
@@ -79,7 +79,10 @@ class Retrial:
         self.decides = any(verdict_for(other) != verdict_for(self.outcome) for other in Verdict if other.is_judged)
 
     def turns(self, outcome: Verdict) -> bool:
-        """Return True if an outcome turns the verdict, or differs from the part's own if no outcome can turn that."""
+        """Return True if an outcome turns the verdict.
+
+        If no outcome of this part can turn the verdict, return True if the outcome differs from the part's own.
+        """
         return self.verdict_for(outcome) != self.verdict_for(self.outcome) if self.decides else outcome != self.outcome
 
     def trial(self, kind: str, outcome: Verdict, **changed: Any) -> Trial:
@@ -114,9 +117,9 @@ def part_robustness(
     """Run all trials on a part, to tell how near its outcome is to turning.
 
     estimates: all for the quantity, before scope and scale. margin_widths: see `margin`; None without an interval or
-    for exact figures. verdict: on the claim. decides: True if another outcome of this part alone would turn the claim.
-    fragile: True if the margin is below CLEAR_WIDTHS or any trial turns the verdict, except thresholds beyond
-    NEAR_FACTOR and loops in plain code, which measure a language, not a machine.
+    for exact figures. verdict: the verdict on the claim. decides: True if another outcome of this part alone would turn
+    the claim. fragile: True if the margin is below CLEAR_WIDTHS or any trial turns the verdict, except thresholds
+    beyond NEAR_FACTOR and loops in plain code, which measure a language, not a machine.
     """
     retrial = Retrial(part, result, verdict_for)
     distance = margin(result, part.threshold, part.share)
@@ -137,7 +140,7 @@ def part_robustness(
 
 
 def _is_near(trial: Trial) -> bool:
-    """Return True if a change is small enough to count."""
+    """Return True if a trial's change is small enough to make the part fragile."""
     if trial.kind == "threshold":
         return trial.side is not None and (trial.factor or 0) <= NEAR_FACTOR
     return not trial.plain_loop
@@ -148,10 +151,10 @@ def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> flo
 
     The deciding estimate is the representative one. For DEPENDS, take the clearest estimate on each side, then the less
     clear of these two, since the outcome holds while both sides exist. Distances use logarithms if all values are
-    positive. For a share, return its distance from `wanted`. nan: no interval.
+    positive. For a share, return its distance from `wanted`. The result is nan without an interval.
     """
     if result.share is not None and result.share.units:
-        # A share always has a width, since its population is sampled.
+        # A share always has an interval width, because its units are a sample from others like them.
         return abs(result.share.estimate - wanted) / (result.share.high - result.share.low)
     widths = _distances_in_widths(result.estimates, threshold.ends)
     if result.outcome is not Verdict.DEPENDS:
@@ -180,7 +183,7 @@ def _distances_in_widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
 
 
 def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
-    """Yield every other declared threshold, and the nearest ones in the declared range that turn the verdict."""
+    """Yield trials for all other declared thresholds, and for the nearest in their range that turn the verdict."""
     part = retrial.part
     for threshold in part.thresholds:
         if threshold != part.threshold:
@@ -190,7 +193,10 @@ def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
 
 
 def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
-    """Yield declared ranges that turn the verdict, with the larger factor between their ends."""
+    """Yield a trial for each declared range that turns the verdict.
+
+    factor: the larger of the two ratios between an end of this range and the same end of the part's own range.
+    """
     for threshold in retrial.part.thresholds:
         outcome = retrial.outcome_at(threshold)
         if retrial.turns(outcome):
@@ -223,7 +229,7 @@ def _larger_ratio(at: float, value: float) -> float | None:
 def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[float, Verdict, Verdict, int]]:
     """Split a threshold range into pieces with one outcome each, ascending.
 
-    Yields start, outcome, verdict, and 1 if the start itself still belongs to the previous piece.
+    Yields start, outcome, verdict, and 1 if the start itself still belongs to the previous piece, else 0.
     """
     points = _candidate_thresholds(retrial, low, high)
     outcome = retrial.outcome_at(Threshold(points[0]))
@@ -267,7 +273,7 @@ def _turning_place(retrial: Retrial, start: float, end: float) -> float:
 
 
 def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial) -> Iterator[Trial]:
-    """Yield trials with other values of the scope's labels, where such estimates exist."""
+    """Yield a trial for each other value of a scope label, if there are estimates with this value."""
     for name in _SWAPPED:
         now = part.scope.get(name)
         if now is None or isinstance(now, list) or name not in estimates.labels:
@@ -284,7 +290,7 @@ def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial)
 
 
 def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: Mapping[str, Any]) -> list[Any]:
-    """Return values for a label that occur in the scope when this label is left open."""
+    """Return the label's other values among the estimates that match all other labels of the scope."""
     scope = {**{key: value for key, value in part.scope.items() if key != name}, **more}
     if name == "backend":
         scope[name] = [value for value in estimates[name].dropna().unique() if value != "best"]
@@ -294,23 +300,23 @@ def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: M
 
 
 def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
-    """Yield cases, machines and units of a share whose omission alone changes the outcome.
+    """Yield a trial for each case, machine, or unit of a share whose omission alone changes the outcome.
 
-    All machines of a kind are left out together. one_case: the machine has one case only. Without a case, the outcome
-    follows from the counts on each side; shares are computed again.
+    All machines of a kind are left out together. one_case: True if the machine has one case only. If a case is left
+    out, the outcome follows from the counts on each side; a share is computed again.
     """
     estimates, n = retrial.result.estimates, len(retrial.sides)
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
     population = retrial.population
 
     def outcome_without(rows: NDArray[np.bool_], n_omitted: int, supporting: int, challenging: int) -> Verdict:
-        """Return the outcome without `rows`, given how many they are, and how many support and challenge."""
+        """Return the outcome without `rows`. The numbers count these rows, and those that support and challenge."""
         if population:
             return population.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
         return outcome_from_counts(retrial.part.rule, n - n_omitted, pro - supporting, contra - challenging)
 
     def named_trials(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
-        """Yield a trial per name, or a single one for more than MOST_NAMED."""
+        """Yield a trial per name, or one trial without a name if there are more than MOST_NAMED."""
         if number > MOST_NAMED:
             named = [{"what": ""}]
         shared = {"of": of, "number": number if number > MOST_NAMED else 1, **more}
@@ -354,8 +360,8 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
     """Classify a claim's robustness and find the nearest change that turns its verdict.
 
     ROBUST, SENSITIVE, LISTED (robust, but the cases are a chosen list), UNTRIED (exact figures are not varied); None
-    for an undecided claim. The turn has kind margin if the result is close though no trial turns it, and kind nothing
-    if no trial does; None for a claim without a judged part.
+    for an undecided claim. The turn has kind margin if the result is close to the threshold, though no trial turns the
+    verdict, and kind nothing if it is not close either; None for UNTRIED and for a claim without a judged part.
     """
     judged = [part for part in parts if part.robustness]
     if not Verdict(verdict).is_judged or not judged:
@@ -388,9 +394,9 @@ def _ranked_turns(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
 
 
 def _trial_rank(trial: Trial) -> tuple[int, float] | None:
-    """Rank a change; None if it does not count."""
+    """Return a change's rank, the nearest change first; None if the change does not count."""
     if trial.kind == "threshold":
-        # Unknown factors rank before all others.
+        # Thresholds whose factor is unknown rank before all others.
         factor = trial.factor or 0.0
         return (0 if factor <= NEAR_FACTOR else 4, factor) if trial.side else None
     if trial.kind == "scope":
@@ -419,10 +425,10 @@ def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]
 
 
 def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
-    """Find swaps, or machines left out, that turn the verdict if applied to several parts at once.
+    """Find changes (another label value, or a machine left out) that turn the verdict if made in several parts at once.
 
-    parts: all judged. Machines of one kind count as the same. Each turn is the first part's trial, with the claim's
-    verdict.
+    parts: all judged parts. Machines of one kind count as the same. Each turn copies the trial of the first part with
+    this change, and has the claim's new verdict.
     """
     by_change: dict[tuple[Any, ...], dict[int, Trial]] = {}
     for at, part in enumerate(parts):
@@ -440,7 +446,7 @@ def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     return sorted(turns, key=lambda trial: trial.kind == "without")
 
 
-# Sliders: a page looks outcomes up and has no rules of its own
+# Sliders: pages have no rules of their own, so all outcomes on a slider are computed here
 
 
 def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
@@ -448,14 +454,14 @@ def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdic
 
     None if no other threshold is declared, nothing was compared, or no estimate depends on the threshold. `range`: the
     least and the greatest declared threshold; `log`: True if their ratio exceeds LOGARITHMIC; `pieces`: see
-    `outcome_pieces`. For a threshold with two ends, and for more than MOST_PIECES, `choices` instead: a list of
-    threshold, outcome and verdict.
+    `outcome_pieces`. For a threshold with two ends, and for more than MOST_PIECES, the record has `choices` instead of
+    `range`, `log` and `pieces`: a list of threshold, outcome and verdict.
     """
     part_result = _with_published_result(part_result)
     declared = part_result.part.thresholds
     if part_result.result is None or part_result.unchecked or len(declared) < 2:
         return None
-    # Published measurements replace ours only if they decide.
+    # At thresholds where published measurements do not decide, the part still waits for ours.
     open_ = part_result.waits.verdict if part_result.waits else Verdict.UNDECIDED
     retrial = Retrial(part_result.part, part_result.result, verdict_for, open_)
     if retrial.is_settled:
@@ -471,7 +477,7 @@ def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdic
 
 
 def _with_published_result(part_result: PartResult) -> PartResult:
-    """Replace a waiting part by its published result, which may decide at another threshold."""
+    """Let a waiting part take its published result, which may decide the part at another threshold."""
     direct_results = [other for other in part_result.others if other.strength == DIRECT and other.result is not None]
     if part_result.missing is None or len(direct_results) != 1:
         return part_result
@@ -514,7 +520,7 @@ def _joint_slider(
     starts = sorted({(piece[0], piece[3]) for at in group for piece in records[at]["pieces"]})
     stretches: list[list[Any]] = []
     for start in starts:
-        # Take each part's last piece that has begun.
+        # Take the piece of each part that holds this start.
         now = {at: [piece for piece in records[at]["pieces"] if (piece[0], piece[3]) <= start][-1][1] for at in group}
         verdict = verdict_for({at: Verdict(outcome) for at, outcome in now.items()})
         if not stretches or stretches[-1][1] != verdict:

@@ -1,4 +1,4 @@
-"""Rules: the closed vocabulary to decide claims.
+"""Rules that decide claims. A claim file can name no other rules.
 
 A rule compares each estimate's interval (`report.compared_estimates`) with the threshold, and derives one outcome.
 """
@@ -33,7 +33,7 @@ from report.judging.claim_files import Part
 from report.outcomes import Side, Threshold, Verdict, verdict_from_counts
 from report.statistics import Floats
 
-# A published figure decides alone if it clears the threshold by this factor.
+# A published figure decides without a second source if it clears the threshold by this factor.
 CLEAR = 1.5
 _UNDECIDED = list(Side).index(Side.UNDECIDED)
 RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover", "for_share_of")
@@ -43,8 +43,9 @@ RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover
 class RuleResult:
     """A rule's outcome, with the estimates it compared and their sides.
 
-    representative: row of the representative estimate (`_representative_row`), None without estimates. boundary: for
-    DEPENDS. crossover: the side that is ahead, and from which value on. share: for the rule for_share_of.
+    representative: row of the representative estimate (`_representative_row`), None without estimates. boundary: the
+    boundary between the sides, for DEPENDS only. crossover: the side that is ahead and from which value on, for the
+    rule crossover only. share: for the rule for_share_of only.
     """
 
     outcome: Verdict
@@ -64,7 +65,7 @@ class RuleResult:
 
 
 def interval_sides(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
-    """Return each interval's side of the threshold; undecided if it is unknown or crosses.
+    """Return each interval's side of the threshold; undecided if the interval is unknown or crosses it.
 
     low, high: shape (estimates,).
     """
@@ -93,8 +94,9 @@ def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str)
 def deciding_level(rule: str, estimates: int) -> float:
     """Return the interval level at which a rule decides each estimate.
 
-    If one among many suffices, each has a chance to be wrong, so a Bonferroni correction keeps the total chance at that
-    for one estimate. If all must agree, no correction is needed.
+    For the rule exists, one estimate among many suffices, and each of them may be wrong by chance, so a Bonferroni
+    correction keeps the total chance at that of one estimate. The other rules never rest on one estimate among many,
+    and need no correction.
     """
     many = max(1, estimates) if rule == "exists" else 1
     return 1 - (1 - statistics.DECIDING) / many
@@ -116,7 +118,7 @@ def apply_rule(
 ) -> RuleResult:
     """Apply a part's rule to estimates in scope and scale. Raises StudyError if its options do not fit them.
 
-    format_nodes: names the nodes of one kind.
+    format_nodes: formats one name for all nodes of a kind.
     """
     compared = transform(part, estimates, unit)
     sides = _compared_sides(part, compared)
@@ -171,7 +173,7 @@ def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -
 
 
 class PublishedEnds:
-    """Deciding ends for published figures, which have no rounds measured here.
+    """Interval ends by which published figures decide; these figures have no rounds to compute intervals from.
 
     A figure decides if it clears the threshold by the factor CLEAR, including any spread its source states, or if a
     figure from an independent source lies on the same side.
@@ -183,7 +185,7 @@ class PublishedEnds:
         self.decisive_ends = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
         names, self.family_numbers = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
-        # True for families without a common source.
+        # Matrix over pairs of families: True if the two have no source in common.
         self.are_independent = np.array([[not source & other for other in sources] for source in sources], bool)
 
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
@@ -231,7 +233,8 @@ def outcome_from_sides(rule: str, sides: Sequence[Side]) -> Verdict:
 def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
     """Derive one outcome for n estimates, given how many support and challenge.
 
-    exists: one supporting estimate suffices. Otherwise as `verdict_from_counts`. Shares: see `reached_share`.
+    For the rule exists, one supporting estimate suffices; other rules follow `verdict_from_counts`. A share's outcome
+    does not follow from these counts: see `Share.outcome`.
     """
     if rule == "exists":
         if supporting:
@@ -243,8 +246,9 @@ def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) ->
 def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
     """Return the position of the representative estimate.
 
-    exists: the most favourable. for_share_of: the one that the share just reaches. Otherwise the one nearest to the
-    threshold, as the weakest link. Estimates with an interval come first.
+    For the rule exists, it is the most favourable estimate. For for_share_of, it is the least favourable estimate in
+    the required share of the best. Otherwise it is the estimate nearest to the threshold, as the weakest link. Except
+    for shares, estimates with an interval come first.
     """
     values, lows = estimates.numbers("estimate").tolist(), estimates.numbers("low").tolist()
     known = [at for at, value in enumerate(values) if not math.isnan(value)]
@@ -281,14 +285,16 @@ _ROUNDING = 1e-9
 
 
 def clopper_pearson(least: float, most: float, units: int, level: float = statistics.DECIDING) -> tuple[float, float]:
-    """Return the interval for the share of units that satisfy a condition, if `least` to `most` of them do.
+    """Return the interval for the share of units that satisfy a condition.
+
+    least, most: bounds on the number of examined units that satisfy it.
 
     Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution; counts need not be whole.
     """
     tail = (1 - level) / 2
     low = float(special.betaincinv(least, units - least + 1, tail)) if least > 0 else 0.0
     high = float(special.betaincinv(most + 1, units - most, 1 - tail)) if most < units else 1.0
-    # Quantiles for the tiniest counts are exact to 1e-12 only.
+    # Widen the interval to hold the shares themselves: quantiles for the tiniest counts are exact to 1e-12 only.
     return min(low, least / units), max(high, most / units)
 
 
@@ -314,9 +320,9 @@ class Population:
 
     "Most" and "usually" refer to a share of models, jobs or processors; those examined represent others like them. Each
     unit counts once, however many estimates it has. Each estimate counts with the chance, by its own interval over
-    rounds, that it reaches the threshold; pooled machines count with the bounds on their median's chances. The share's
+    rounds, that it reaches the threshold; pooled machines count with bounds on the chance of their median. The share's
     interval is Clopper and Pearson's (1934), whose beta formula accepts fractional counts: a unit that counts in part
-    varies less than one that counts or does not, so the interval is at least as wide as necessary.
+    varies less than one that counts fully or not at all, so the interval is at least as wide as necessary.
 
     Estimates too near to the threshold to tell count as one half. That is right if values spread around the threshold;
     if many equal it exactly, the share that counts them as reaching it is estimated too low.
@@ -339,7 +345,7 @@ class Population:
     def _reach_chances(self, threshold: float) -> tuple[Floats, Floats]:
         """Return the lowest and highest chance for each case to reach the threshold; unknown cases get 0 and 1.
 
-        Caches the last threshold, since omission trials reuse it.
+        Caches the chances at the last threshold, because trials that leave out cases ask for them again.
         """
         if threshold in self._of:
             return self._of[threshold]
@@ -376,7 +382,7 @@ class Population:
 
 # Most values to list in a sentence.
 _MOST_VALUES = 6
-# Numbers that order named things, and the label with the name to print.
+# Numeric labels whose values belong to named things, each with the label that holds the name to print.
 _NAMED_BY = {"flop": "run"}
 
 Row = Mapping[str, Any]
@@ -384,7 +390,10 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Range:
-    """One side of a numeric boundary: its value next to the other side, and the label to print it with."""
+    """One side of a numeric boundary.
+
+    label, value: the value nearest to the other side, and its label. single: True if the side has no other value.
+    """
 
     label: str
     value: Any
@@ -396,8 +405,9 @@ class Boundary:
     """The label that separates the sides.
 
     label: '' if no label separates them. ranges: for a numeric label, the lower side first. values: for a named label,
-    each side's values. inner: for a first label that needs a second, each value with its only side or its own boundary.
-    counts: all estimates by side. undecided: estimates left aside.
+    each side's values. inner: if two labels are needed, each value of the first label with its only side, or with its
+    own boundary along a second label. counts: the number of estimates on each side. undecided: the number of undecided
+    estimates that were left aside.
     """
 
     label: str = ""
@@ -465,7 +475,7 @@ def _numeric_boundary(name: str, rows: Sequence[Row], values: Mapping[Side, set[
 
 
 def _named_boundary(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """Return the boundary for a named label, None if a value is on both sides or there are too many."""
+    """Return the boundary for a named label, None if a value is on both sides or a side has too many values."""
     first, second = values.values()
     if first & second or max(map(len, values.values())) > _MOST_VALUES:
         return None

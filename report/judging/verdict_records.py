@@ -93,9 +93,9 @@ def published_record(
 ) -> verdicts.Others:
     """Build the record for a part's published result.
 
-    decides: True if the part rests on it; the part's cases are then its own, and name their records. records: keys of
-    the compared published records. beside: our estimate divided by the published one, each the nearest to the
-    threshold; None unless both are known.
+    decides: True if the part rests on this published result. records: keys of the compared published records; empty if
+    it decides, because the part's cases then name the records. beside: our representative estimate divided by the
+    published one; None unless both are known and share a unit.
     """
     decides = part_result.waits is not None and published.part is part_result.part
     values_found: list[float] = (
@@ -151,7 +151,7 @@ def check_record(part_result: PartResult, cache: QuantityCache) -> dict[str, flo
 
     For whole runs, jobs: number of runs; predicted: how many were predicted from the others; shortest, longest:
     measured duration relative to the derived one; width: factor to either end of a prediction's interval. Otherwise,
-    cases: their number; least, most: error relative to the measured value.
+    cases: their number; least, most: smallest and largest error relative to the measured value.
     """
     by = part_result.quantity.checked if part_result.quantity else ""
     if by in ("", ARITHMETIC):
@@ -233,7 +233,7 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
     return records
 
 
-# With more cases, only the representative one gets its arithmetic recorded.
+# If a part has more cases, only the representative case gets its arithmetic recorded.
 _MOST = 50
 
 
@@ -244,7 +244,9 @@ def arithmetic_record(
     result: RuleResult | None,
     verdict_for: Callable[[Verdict], Verdict],
 ) -> dict[str, Any] | None:
-    """Build the arithmetic for the representative estimate; the formulas alone without it; None without formulas.
+    """Build the record of a representative estimate's arithmetic; None if the quantity has no formulas.
+
+    Without a representative estimate, the record holds the formulas alone.
 
     estimates: all for the quantity, before scope and scale. verdict_for: the claim's verdict for another outcome of
     this part. The record:
@@ -253,7 +255,7 @@ def arithmetic_record(
     case, formula, inputs, result: for the representative case.
     sensitivity: each input moved to either end of its range, all others fixed: the case's result, the
     part's outcome and the verdict. Inputs shared between cases move in all of them.
-    also: the same for one more case per other formula behind the compared cases.
+    also: the same fields for one more case per other formula that the compared cases use.
     beside: other results from the same inputs, by name and case.
     """
     if quantity is None or not quantity.formulas:
@@ -278,7 +280,7 @@ def arithmetic_record(
 
 
 def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[int]:
-    """Return the first compared estimate for each formula other than the representative one's."""
+    """Return one row for each formula of the compared estimates, except the representative estimate's formula."""
     if len(result.estimates) > _MOST:
         return []
     formulas: dict[str, int] = {}
