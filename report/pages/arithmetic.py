@@ -1,4 +1,4 @@
-"""Show derived claims step by step: formula, inputs, and the result if an input changes."""
+"""Show how a derived claim is calculated: its formula, its inputs, and its result if an input changes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def derivation_entries(
     machines: Mapping[str, str] | None = None,
     shown: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return an entry per formula, ready to print, for parts with a derived result.
+    """Return one printable entry per formula, for the parts that have a derived result.
 
-    machines: node names by id, to label results from several nodes. shown: node ids to list results for; None lists
-    all.
+    machines: maps node ids to names, which label further results that come from several nodes. shown: ids of the nodes
+    whose further results are listed; None lists all.
     """
     worked: list[dict[str, Any]] = []
     for part in parts:
@@ -37,7 +37,7 @@ def derivation_entries(
 
 
 def pending_formulas(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List the formulas for parts without a result yet."""
+    """List the formulas of the parts that have no result yet."""
     texts = [
         format_formula(formula["text"])
         for part in parts
@@ -111,7 +111,7 @@ def _further_results(records: Sequence[Mapping[str, Any]], machines: Mapping[str
 
 
 def _case_label(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
-    """Name a result by its server, else by its labels, and add the machine."""
+    """Name a result by its server if it has one, else by its case, and append its machine if `machines` has it."""
     labels = record["labels"]
     label = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["case"])
     return "; ".join(filter(None, [label, machines.get(str(labels.get("node")))]))

@@ -17,7 +17,7 @@ from report.pages.markdown import Markdown, escape, link
 _REPORT = Path(__file__).resolve().parents[1]
 SCHEMA = json.loads((_REPORT / "schemas" / "articles.schema.json").read_text(encoding="utf-8"))
 DECLARED = _REPORT / "articles.yaml"
-# Clause syntax: [words]{W15}
+# A clause is written [words]{W15}: words of the argument, and the id of the claim that they state.
 _CLAUSE = re.compile(r"\[([^\[\]{}]+)\]\{([A-Z]\d\d)\}")
 _STRAY = re.compile(r"[\[\]{}]")
 Steps = tuple[str | int, ...]
@@ -53,10 +53,10 @@ def _check_unique(path: Path, positions: dict[str, Steps], what: str, steps: Ste
 
 
 def article_context(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict[str, Any]:
-    """Build the context for an article page. raw: an item from `read_articles`.
+    """Build the template context for an article's page. raw: an item from `read_articles`.
 
-    A clause without a verdict becomes plain text; claims without a clause are listed under the text. Raises StudyError
-    if a clause names a claim from another article.
+    A clause whose claim has no verdict becomes plain text. Claims that no clause states are listed below the text.
+    Raises StudyError if a clause names a claim from another article.
     """
     article_verdicts = {
         str(verdict["id"]): verdict for verdict in document["verdicts"] if verdict["article"] == raw["key"]
@@ -88,7 +88,7 @@ def article_context(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict
 
 def _section_markdown(text: str, verdicts: Mapping[str, Mapping[str, Any]]) -> Markdown:
     """Render a section as markdown: underline clauses and add claim numbers and signs."""
-    # Two groups, so `split` yields: joint, clause, claim, joint, clause, claim, …, joint.
+    # The pattern has two groups, so `split` returns: text, clause, claim, text, clause, claim, …, text.
     cut = _CLAUSE.split(text)
     pieces = []
     for index in range(0, len(cut), 3):

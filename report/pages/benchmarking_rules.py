@@ -1,4 +1,4 @@
-"""The twelve rules by Hoefler and Belli (SC15) in our words, each with where we meet it."""
+"""The twelve rules by Hoefler and Belli (SC15) in our words, and how this study follows each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """asks: the rule in our words; met: where this study meets it."""
+    """A rule. asks: the rule in our words. met: how this study follows it."""
 
     asks: str
     met: str

@@ -23,7 +23,7 @@ def document_key(url: str) -> Markdown:
 
 
 def published_key(source: str) -> Markdown:
-    """Return the bibliography key for a source with measurements. Raises StudyError if it is no identifier."""
+    """Return the bibliography key for a source of measurements. Raises StudyError if the key is no identifier."""
     return identifier(f"p-{source.replace('.', '-')}")
 
 
@@ -61,7 +61,7 @@ def _escape_tex(text: str) -> str:
 
 
 def sources_page(document: Mapping[str, Any]) -> Page:
-    """Build the page that lists published figures and runs with the claims that use them."""
+    """Build the page that lists published figures and published measurements, each with the claims that use it."""
     documents: dict[str, dict[str, Any]] = {}
     for figure in document["references"]:
         source = figure["source"]
@@ -88,6 +88,6 @@ def sources_page(document: Mapping[str, Any]) -> Page:
     records = sum(run["records"] for run in document["published"] or [])
     sources = format_count(len(runs), "source")
     counts = f"{records:,} records from {sources}, each read from the place where it was published."
-    # `*` lists every entry: the tables cite them all.
+    # `*` puts every entry into the bibliography, because the tables cite all of them.
     return Page("sources", "sources", "Sources", "Every published figure and every run of others that claims rest on.",
                 {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"]})  # fmt: skip

@@ -24,24 +24,28 @@ _SPELT = {"torch": "PyTorch", "numpy": "NumPy", "onednn": "oneDNN", "cupy": "CuP
 
 
 def scale_case(case: Mapping[str, Any], by: float) -> dict[str, float | None]:
-    """Divide the estimate and interval by `by`; None for an unknown bound, such as after a single round."""
+    """Divide a case's estimate and bounds by `by`; a bound is None if it is unknown, such as after a single round."""
     return {name: None if pd.isna(case[name]) else float(case[name]) / by for name in _ENDS}
 
 
 def percent_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a share to a case in percent."""
+    """Convert a case from a share to percent."""
     return {**case, **scale_case(case, 0.01)}
 
 
 def is_single_round(case: Mapping[str, Any]) -> bool:
-    """True for a single round, which gives no interval."""
+    """True if the case comes from a single round, which gives no interval."""
     return case.get("n_rounds") == 1 and bool(pd.isna(case["low"]))
 
 
 def estimate_row(
     label: str, case: Mapping[str, Any], unit: str, by: float = 1.0, text: str = "", **more: Any
 ) -> dict[str, Any]:
-    """Return a row for `charts.estimate_chart`: position in units of `by`, with `text` at its end."""
+    """Return a row for `charts.estimate_chart`.
+
+    by: divides the numbers, so that they fit the unit of the axis. text: printed at the end of the row; default: the
+    estimate with its unit.
+    """
     text = (text or with_unit(float(case["estimate"]), unit)) + (f", {ONE_ROUND}" if is_single_round(case) else "")
     return {"label": label, **scale_case(case, by), "text": text, "one_round": is_single_round(case), **more}
 
@@ -49,7 +53,7 @@ def estimate_row(
 def line_points(
     cases: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Return points for `charts.line_chart`, sorted by x: x, y, interval bounds and one_round."""
+    """Return points for `charts.line_chart`, sorted by x; each has x, y, interval bounds and one_round."""
     rows = [
         {"x": float(case[along]) / x_by, "one_round": is_single_round(case), **scale_case(case, by)} for case in cases
     ]
@@ -67,7 +71,7 @@ def alt_text(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def figure_suffix(place: int, device: str) -> str:
-    """Return a figure suffix per device: '1' for the first node's processor, '1-cuda0' for its GPU."""
+    """Return the suffix for a figure's name: '1' for the processor of the first node, '1-cuda0' for its GPU."""
     return f"{place}" if device == "cpu" else f"{place}-{device.replace(':', '')}"
 
 
@@ -87,7 +91,7 @@ def format_rough(value: float) -> str:
 
 
 def library_name(name: str) -> str:
-    """Spell a library as its makers do: 'PyTorch', 'oneDNN graph'."""
+    """Spell a library's name as its makers do: 'PyTorch', 'oneDNN graph'."""
     first, _, suffix = name.partition(" ")
     return f"{_SPELT.get(first, first)} {suffix}".strip()
 

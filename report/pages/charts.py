@@ -1,7 +1,8 @@
-"""Four seaborn chart types in one style: estimates with intervals, lines, bars, heat maps. `step_chart` adds a fifth.
+"""Draw four types of charts in one style: estimates with intervals, lines, bars and heat maps.
 
-Every chart is drawn twice from the same rows, for a page and for a phone. Markers show the evidence: filled for
-measured here, half filled for derived, hollow for published. Colours: Okabe and Ito's palette.
+The module `step_chart` draws a fifth type. Every chart is drawn twice from the same rows, for a page and for a phone.
+Markers are filled for evidence measured here, half filled for derived evidence, and hollow for published evidence.
+Colours follow the palette by Okabe and Ito.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ SIDES = {"supports": BLUE, "challenges": VERMILION, "undecided": MUTED, "": BLUE
 DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#7d8792", GRID: "#3a424c", PAPER: "#161b22", BLUE: "#58a9e0",
         VERMILION: "#f08a4b", AMBER: "#e0b341", GREEN: "#3fbf97", PURPLE: "#d68fc0", SKY: "#7cc4ee"}  # fmt: skip
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
-# Inches. 10 points show as 13 pixels or more on a page, and as 12 on a phone 360 pixels wide.
+# Figure widths and row height in inches. At these widths, text of 10 points is at least 13 pixels high on a page, and
+# 12 pixels high on a phone whose screen is 360 pixels wide.
 WIDE, NARROW = 6.8, 3.6
 ROW = 0.3
 # Label beside an estimate from a single round, which has no interval.
@@ -50,7 +52,7 @@ _THEME: dict[str, Any] = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    # Fixed title position: otherwise each layout searches for overlaps.
+    # A fixed title position saves time: otherwise each layout searches for overlaps.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -69,7 +71,8 @@ _THEME: dict[str, Any] = {
     "legend.fontsize": 9.5,
     "lines.linewidth": 1.6,
     "lines.markersize": 5.5,
-    # Keep text as text: small files, the reader's own font, searchable. No math: names may hold "$".
+    # Text stays text, so that files are small, text is searchable, and readers see their own font. Math is off because
+    # names may contain "$".
     "svg.fonttype": "none",
     "svg.hashsalt": "does-ai-need-a-gpu",
     "text.parse_math": False,
@@ -78,9 +81,10 @@ _THEME: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure to draw: file name, title with its message, notes and alt text.
+    """A figure to draw. name: file name without suffix. title: the message of the figure.
 
-    draw: draws the figure for a width in inches. note: legend for marks and sources. alt: the figure in words.
+    draw: function that draws the figure at a width in inches. note: explains marks and names the machine or source.
+    alt: describes the figure in words for screen readers.
     """
 
     name: str
@@ -97,7 +101,7 @@ def theme() -> Any:
 
 
 def marker_style(tier: str) -> dict[str, Any]:
-    """Return marker style for a tier: measured, one round, derived, published or documented."""
+    """Return the marker style for an evidence tier (measured, derived, published, documented) or for ONE_ROUND."""
     return {
         ONE_ROUND: {"marker": "D", "fillstyle": "none"},
         "measured": {"marker": "o", "fillstyle": "full"},
@@ -113,11 +117,11 @@ def estimate_chart(
     line: str = "",
     log: bool | None = None,
 ) -> EstimateDrawing:
-    """Return a drawing with a row per case: label, mark, interval and number.
+    """Return a drawing with a row per case, which shows the label, mark, interval and number of the case.
 
-    rows: label, estimate, low and high (None if unknown), text, side (relative to the threshold), tier; optional: other
-    (a second mark) and one_round (no interval). lines: threshold, or both ends of a range, titled `line`. log: None to
-    choose by the data's span.
+    rows: each has label, estimate, low and high (None if unknown), text, side (a key in SIDES) and tier. A row may also
+    have `other` (position of a second mark), `one_round` (True for a hollow mark) and `group` (heading). lines: the
+    threshold, or both ends of a range. line: text that names them. log: None chooses the scale by the span of the data.
     """
 
     def draw(width: float) -> Figure:
@@ -171,12 +175,12 @@ def estimate_chart(
 
 
 def fit_line(text: str, width: float) -> str:
-    """Shorten text to fit a line within the axes."""
+    """Shorten text so that it fits on one line within the axes."""
     return textwrap.shorten(text, 30 if is_narrow(width) else 56, placeholder=" …")
 
 
 def is_narrow(width: float) -> bool:
-    """True for a phone figure."""
+    """True if the width is that of a phone figure."""
     return width <= NARROW + 1
 
 
@@ -187,7 +191,7 @@ def wrap_text(text: str, room: int) -> str:
 
 def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
     """Add a legend above the axes, with as many columns as fit; a single column on a phone."""
-    # In inches: 0.08 per character, 0.7 for marker and gap.
+    # Each column needs 0.7 inches for its marker and a gap, and 0.08 inches for each character of the longest label.
     room = width / (0.7 + 0.08 * max(len(str(handle.get_label())) for handle in handles))
     ncols = 1 if is_narrow(width) else max(1, min(3, len(handles), int(room)))
     figure.legend(handles=handles, loc="outside upper left", ncols=ncols)
@@ -205,13 +209,13 @@ def _needs_log_axis(values: Sequence[float]) -> bool:
 
 
 def axis_label(axis: str, logarithmic: bool, width: float) -> str:
-    """Label an axis, and mark it if logarithmic."""
+    """Wrap the label of an axis, and add "(logarithmic)" if the axis is logarithmic and the figure is wide."""
     named = f"{axis} (logarithmic)" if logarithmic and not is_narrow(width) else axis
     return wrap_text(named, 34 if is_narrow(width) else 62)
 
 
 def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float) -> None:
-    """Draw a threshold as a line, or a range as a band, named above the axes."""
+    """Draw a threshold as a line, or a range as a band, and print its name `called` above the axes."""
     if not len(lines):
         return
     if len(lines) == 2:
@@ -233,7 +237,7 @@ def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, 
         decades = np.log10(high / low)
         # Labels along x need more room than labels along y.
         room = 1.2 if which == "x" and is_narrow(width) else 2
-        # Labels over many decades are long.
+        # Over many decades the labels are long, so that fewer fit.
         max_ticks = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
         line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=max_ticks))
         line.set_minor_locator(NullLocator())
@@ -261,10 +265,10 @@ def line_chart(
     log: tuple[bool, bool] = (True, True),
     joined: bool = True,
 ) -> Callable[[float], Figure]:
-    """Return a drawing with a line per hue along x, and a panel per `panel` value.
+    """Return a drawing with a line per value in the column `hue`, and a panel per value in the column `panel`.
 
-    table: optional columns low and high (drawn as bars) and one_round (drawn hollow). levels: named horizontal lines.
-    joined: False if values between points mean nothing.
+    table: may have the columns low and high, which are drawn as bars, and one_round, which is True for hollow points.
+    levels: heights of horizontal lines by name. joined: False draws only points, if values between them mean nothing.
     """
 
     def draw(width: float) -> Figure:
@@ -340,7 +344,7 @@ def line_chart(
 def bar_chart(
     table: pd.DataFrame, x: str, y: str, axis: str, hue: str | None = None, stacked: bool = False
 ) -> Callable[[float], Figure]:
-    """Return a drawing with bars from zero: a row per `y`, hues in parallel or stacked."""
+    """Return a drawing with horizontal bars from zero, a row per value in `y`; hues are side by side or stacked."""
 
     def draw(width: float) -> Figure:
         room = 17 if is_narrow(width) else 30
@@ -386,7 +390,7 @@ def bar_chart(
 def heat_map(
     table: pd.DataFrame, x: str, y: str, value: str, axis: tuple[str, str], called: str, text: str | None = None
 ) -> Callable[[float], Figure]:
-    """Return a heat map with a number in each cell, darker for more."""
+    """Return a drawing of a heat map with a number in each cell; larger numbers have darker cells."""
 
     def draw(width: float) -> Figure:
         grid = table.pivot(index=y, columns=x, values=value)

@@ -1,4 +1,4 @@
-"""Draw a claim's figure: at most eight cases against the threshold, titled with its message."""
+"""Draw a claim's figure: at most eight cases and the threshold, with a title that counts the cases on each side."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LABELS = (
     "host_memory", "level", "footprint", "backend", "method", "data", "setting", "size", "scale",
 )  # fmt: skip
 _MOST_LABELS = 3
-# Longest label, in characters.
+# Maximum length of a label, in characters.
 _ROOM = 44
 _TIERS = {"published": "published", "derived": "derived", "documented": "documented"}
 
@@ -83,7 +83,7 @@ def _has_number(case: Mapping[str, Any]) -> bool:
 
 
 def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the parts to draw: the deciding part, and those that share its axis and threshold."""
+    """Return the deciding part and, if each has few cases, the parts with the same unit, threshold and rule."""
     parts = verdict["parts"] or []
 
     def number_of_cases(part: Mapping[str, Any]) -> int:
@@ -111,7 +111,7 @@ def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _select_cases(cases: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
-    """Pick at most eight cases, greatest first: both ends, the nearest to the threshold, and others spread evenly."""
+    """Pick up to eight cases, greatest first: both ends, those nearest to the threshold, and others spread evenly."""
     order = sorted(cases, key=lambda case: -float(case["estimate"]))
     if len(order) <= MOST_ROWS:
         return order
@@ -132,7 +132,7 @@ def _select_cases(cases: Sequence[Mapping[str, Any]], declared: Sequence[float])
 def short_labels(
     cases: Sequence[Mapping[str, Any]], machines: Mapping[str, str], parts: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Label cases by the labels that differ, with as few words as tell them apart."""
+    """Name each case by labels in which the cases differ, with as few words as tell the cases apart."""
     if len(parts) > 1:
         names = [formatting.capitalize(str(case.get("part") or "")) for case in cases]
         if len(set(names)) == len(cases):
@@ -182,7 +182,7 @@ def _number_duplicates(labels: Sequence[str]) -> list[str]:
 
 
 def _distinctive_pieces(labels: Sequence[str]) -> list[str]:
-    """Reduce labels to the pieces not common to all, rarest first."""
+    """Reduce each label to its two rarest pieces, without the pieces that all labels share."""
     pieces = [label.split(", ") for label in labels]
     shared = Counter(piece for label_pieces in pieces for piece in set(label_pieces))
     selected = [[piece for piece in label_pieces if shared[piece] < len(labels)] for label_pieces in pieces]
@@ -201,7 +201,7 @@ def _label_text(name: str, case: Mapping[str, Any]) -> str:
 
 
 def _parse_number(value: Any) -> Any:
-    """Convert a label to a number if possible: the file keeps labels as text."""
+    """Convert a label to a number if possible, because verdicts.json keeps labels as text."""
     try:
         return float(value)
     except (TypeError, ValueError):
@@ -229,7 +229,7 @@ def _axis_title(part: Mapping[str, Any], unit: str) -> str:
 
 
 def quantity_name(quantity: str) -> str:
-    """Spell out a quantity from its name: 'matmul FLOP share'."""
+    """Spell out a quantity's name: 'training.matmul_flop_share' becomes 'matmul FLOP share'."""
     if quantity in ("", "reference.value"):
         return "published figure"
     spelt = {
@@ -249,7 +249,7 @@ def quantity_name(quantity: str) -> str:
 
 
 def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
-    """Count the cases on each side for the title."""
+    """Return a title that counts the cases on each side of the threshold."""
     count, n = len(cases), formatting.format_count
     line = f"the threshold of {line}" if len(declared) == 1 else line
     if not declared:

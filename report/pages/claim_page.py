@@ -17,9 +17,9 @@ from report.pages.machine_selection import filter_cases
 from report.pages.markdown import identifier
 from report.pages.threshold_slider import sliders_json
 
-# Limit on listed cases; the data has all.
+# Maximum number of cases listed for a part; the data tables hold all cases.
 _MOST_CASES = 120
-# Limit on listed source rows.
+# Longer lists of the summary rows behind a case are shortened.
 _MOST_NUMBERS = 12
 _STANDS = {
     "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
@@ -35,7 +35,7 @@ def claim_context(
 ) -> dict[str, Any]:
     """Build the template context for a claim's page.
 
-    machines: short node names by id. shown: node ids to list cases for; None lists all.
+    machines: short node names by id. shown: ids of the nodes whose cases are listed; None lists all cases.
     """
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     order = list(verdicts)
@@ -124,7 +124,7 @@ def _format_rounds(values: Sequence[int]) -> str:
 
 
 def _model_check_sentence(part: Mapping[str, Any]) -> str:
-    """Report the accuracy measured for a derived part's model; '' if it needs none."""
+    """State how accurate the model behind a derived part is, or that nothing checked it; '' for other parts."""
     check = part.get("check")
     if part.get("checked") == "":
         return "It is derived by a model that no measurement has checked, so it decides nothing alone."
@@ -142,7 +142,7 @@ def _model_check_sentence(part: Mapping[str, Any]) -> str:
 
 
 def _comparison_sentence(part: Mapping[str, Any]) -> str:
-    """Compare our result with published ones that do not decide."""
+    """Compare our result with published results that do not decide the claim; '' if there are none."""
     for other in part.get("others") or []:
         if other.get("beside"):
             return f"What was found here is {formatting.two_digits(other['beside'])} times what others published."
@@ -150,7 +150,7 @@ def _comparison_sentence(part: Mapping[str, Any]) -> str:
 
 
 def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
-    """Yield sentences on changes that would turn the verdict."""
+    """Yield sentences on what would change the verdict, such as another threshold."""
     if text := verdict_sentences.turn_text(verdict):
         yield capitalize(text)
     for part in verdict["parts"] or []:
@@ -176,7 +176,7 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
 
 
 def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
-    """Yield an entry per question with a contrary claim in this or another article."""
+    """Yield an entry for each question on which claims of this or another article contradict this claim."""
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     for contradiction in document["contradictions"]:
         sides = contradiction["sides"]
@@ -219,7 +219,7 @@ def _format_scope_value(value: Any) -> str:
 
 
 def _published_rows(part: Mapping[str, Any]) -> Any:
-    """Yield a row per published evidence source for a part."""
+    """Yield a row for each set of published results on a part."""
     for other in part.get("others") or []:
         unit = str(other["unit"] or "1")
         bounds = [formatting.with_unit(end, unit) for end in (other["least"], other["most"]) if end is not None]
@@ -239,7 +239,7 @@ def _published_rows(part: Mapping[str, Any]) -> Any:
 
 
 def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown: Collection[str] | None) -> Any:
-    """Yield a table per part, with every case on the shown machines."""
+    """Yield a table for each part with its cases on the shown machines, at most _MOST_CASES."""
     parts = verdict["parts"] or []
     nodes = {case.get("node") for case in verdict["cases"] if case.get("node")}
     several_nodes = len(nodes) > 1 or any(case.get("instances") for case in verdict["cases"])
@@ -278,14 +278,14 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 
 
 def _machine_text(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
-    """Name a case's machine; for several, their count and range."""
+    """Name the machine of a case; if there are several, add the range of their results."""
     spread = verdict_words.format_interval(case.get("instance_low"), case.get("instance_high"), unit)
     unit_name = "machine" if count_machines(case_nodes(case)) > 1 else "run"
     return case_machine(case, machines) + (f" ({spread} from {unit_name} to {unit_name})" if spread else "")
 
 
 def _format_source_rows(rows: str) -> str:
-    """List source rows, shortened for results from many machines."""
+    """Return the list of summary rows behind a case, shortened if it is long."""
     numbers = rows.split()
     return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[: _MOST_NUMBERS // 2])} and others"
 

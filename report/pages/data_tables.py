@@ -1,7 +1,7 @@
-"""Write the site's data as CSV tables for spreadsheets: the summary, and samples by machine and experiment.
+"""Write the site's data as CSV tables for spreadsheets: the summary, and samples by machine, experiment and device.
 
-Verdicts refer to summary rows, and samples name their summary row. Values that all samples in a row share (operations,
-bytes, tolerance) appear only in the summary; columns empty throughout a file are dropped.
+Verdicts and samples refer to rows of the summary by number. Values that all samples of a summary row share (operations,
+bytes, tolerance) appear only in the summary. A column that is empty in a whole file is dropped.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from report.data.gathered_files import read_dataset, read_summary
 from report.data.summary import SERIES
 from report.pages import site_paths
 
-# Columns given by the file name, or by the summary for all samples in a row.
+# Sample tables lack these columns: the file name gives some of them, and the summary row gives the others.
 _ELSEWHERE = ["node", "experiment", "device", "params", "run", "flop", "bytes", "tolerance", "origin"]
 _FIRST = ["row", "round", "backend", "dtype", "threads"]
-# Readings to round: they have more digits than are meaningful, and make up half the file.
+# These readings are rounded, because they have more digits than are meaningful and make up half the file.
 _COUNTERS = [
     "error", "elapsed_s", "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "utilisation", "other_load",
     "steal",
@@ -38,8 +38,9 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
     """Write the tables from a gathered folder into the site folder `out`; return their relative paths.
 
-    data: folder written by `report gather`. nodes: nodes with sample tables, the rest go to a common file; default: a
-    table for every node. Raises StudyError if a table is missing or a sample has no summary row, OSError.
+    data: folder written by `report gather`. nodes: only these nodes get sample tables, and a file with the samples of
+    all nodes is added; by default every node gets tables. Raises StudyError if a table is missing, if two would have
+    the same name, or if a sample has no summary row; raises OSError.
     """
     evidence = read_dataset(data, only=nodes)
     if not (data / "samples.parquet").is_file():
@@ -63,7 +64,7 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
 
 
 def _sample_tables(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
-    """Yield samples per node, experiment and device, with only one experiment in memory."""
+    """Yield a table of samples for each node, experiment and device; only one experiment is in memory at a time."""
     for experiment in evidence.table["experiment"].unique():
         rows = evidence.table[evidence.table["experiment"] == experiment]
         samples = _with_row_numbers(evidence.samples(str(experiment)), rows)
@@ -72,7 +73,7 @@ def _sample_tables(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd
 
 
 def _with_row_numbers(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the summary row number, and sort by it. Raises StudyError."""
+    """Add each sample's summary row number, and sort by it. Raises StudyError if a sample has no summary row."""
     numbered = samples.merge(rows[[*SERIES, "row"]], on=SERIES, how="left")
     if numbered["row"].isna().any():
         raise StudyError("samples.parquet: some samples have no row in summary.parquet: gather again")
@@ -120,12 +121,12 @@ def _round_digits(column: pd.Series) -> pd.Series:
     """Round to `_DIGITS` significant digits."""
     codes, numbers = pd.factorize(column)
     short = [float(f"{number:.{_DIGITS}g}") for number in numbers]
-    # `factorize` codes missing values as -1, which indexes the last element.
+    # `factorize` codes missing values as -1, which selects the last element, nan.
     return pd.Series(np.array([*short, np.nan])[codes], column.index)
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write CSV safe against spreadsheet formulas. Raises OSError."""
+    """Write a table as CSV, changed so that spreadsheets run no text as a formula. Raises OSError."""
     safe = {name: _escape_formulas(column) for name, column in table.items()}
     with atomic_path(path) as temporary:
         pd.DataFrame(safe).to_csv(temporary, index=False, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Report disturbed results behind a page of measurements."""
+"""State how many of the results behind a page of measurements were disturbed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from report.formatting import first_items, format_count
 from report.pages.exhibit_types import Exhibit, Family
 from report.pages.figure_data import Evidence
 
-# Most groups named.
+# Maximum number of groups that the sentence names.
 _NAMED = 4
 
 

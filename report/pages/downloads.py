@@ -66,7 +66,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _remove_others(report: Path, written: list[str]) -> None:
-    """Remove files listed by an earlier build and not written now; other files are not ours."""
+    """Remove files that an earlier build listed and this one did not write; files that no build listed are not ours."""
     try:
         listed = {str(name) for name in read_json(report / RECORD)["files"]}
     except (StudyError, KeyError, TypeError):

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 @dataclass(frozen=True)
 class EstimateDrawing:
-    """Drawing from `charts.estimate_chart`, with its arguments."""
+    """A drawing function from `charts.estimate_chart`, and the arguments that it was made from."""
 
     draw: Callable[[float], Figure]
     rows: Sequence[Mapping[str, Any]]
@@ -25,6 +25,6 @@ class EstimateDrawing:
 
 
 def group_heads(rows: Sequence[Mapping[str, Any]]) -> dict[int, str]:
-    """Map the first row index in each group to the group name."""
+    """Map the index of each group's first row to the group's name."""
     groups = [str(row.get("group") or "") for row in rows]
     return {at: name for at, name in enumerate(groups) if name and (not at or name != groups[at - 1])}

@@ -12,7 +12,7 @@ from report.pages.exhibit_types import Exhibit, Table, format_estimate
 from report.pages.heading_numbers import Sentence
 from report.pages.verdict_words import BARS
 
-# Row label, case, and further table columns.
+# The label of a row, its case, and the texts of further table columns.
 ListEntry = tuple[str, Mapping[str, Any], Sequence[str]]
 
 
@@ -33,9 +33,9 @@ def estimate_list(
     tier: str = "measured",
     groups: Sequence[str] = (),
 ) -> Exhibit:
-    """Return cases as a chart in units of `by`, and as a table with columns `head`.
+    """Return an exhibit that shows the cases as a chart, in units of `by`, and as a table with the columns `head`.
 
-    groups: heading per case; not drawn if all are equal.
+    groups: the heading for each case's group; headings are not drawn if all are equal.
     """
     title = str(heading)
     shown = groups if len(set(groups)) > 1 else [""] * len(entries)
@@ -53,7 +53,7 @@ def estimate_list(
 
 
 def format_range(values: Sequence[float], words: Any) -> str:
-    """Format the range: '1.1 to 8.9', or a single number if both ends read the same."""
+    """Format the range of the values: '1.1 to 8.9', or a single number if both ends read the same."""
     return " to ".join(dict.fromkeys(words(end) for end in (min(values), max(values))))
 
 

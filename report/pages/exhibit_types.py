@@ -18,7 +18,7 @@ from report.pages.verdict_words import NOTHING, format_interval
 
 @dataclass(frozen=True)
 class Table:
-    """A text table. align: one letter per column, l or r."""
+    """A table of texts. align: one letter per column, l (left) or r (right)."""
 
     head: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -34,11 +34,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One message: a figure with the message as title, sentences beside it, and a folded table.
+    """One message: a figure whose title states the message, sentences beside the figure, and a folded table.
 
-    claims: ids for claims based on it. heading: title with numbers. machine: machine name, '' if several; called:
-    machine name for headings; own: True on the user's machine. subject: key shared by all machines. section: heading
-    above this and the following exhibits with `within` set.
+    claims: ids of claims that rest on the exhibit. heading: the title as a `Sentence` with its numbers. machine: name
+    of the machine, '' if several. called: name of the machine in headings. own: True for the user's own machine.
+    subject: key that exhibits on the same subject share across machines. section: heading above this exhibit and the
+    following ones whose `within` is True.
     """
 
     chart: Chart
@@ -65,7 +66,7 @@ class Family:
 
 
 def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) -> Iterator[Exhibit]:
-    """Yield exhibits from each machine, tagged with machine and subject; `show` gets the machine number, from 1."""
+    """Yield each machine's exhibits with machine and subject filled in; `show` gets the machine's number, from 1."""
     alone = sum(view.own for view in evidence.views) == 1
     for place, view in enumerate(evidence.views, 1):
         called = "Your machine" if view.own and alone else view.name

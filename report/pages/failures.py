@@ -17,7 +17,7 @@ from contract.schema import check_document
 from report.pages import site_paths
 
 _LONGEST = 300
-# Errors that concern a single file.
+# These errors concern a single file, so that other pages can still be made.
 _OF_ONE_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _FIELDS = ("kind", "name", "reason")
 # List as written by `Failures.as_json`.

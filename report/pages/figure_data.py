@@ -20,7 +20,7 @@ from report.formatting import short_processor
 from report.pages import machine_selection
 from report.quantities import quantities
 
-# Value in `source` for published nodes.
+# A node is published if its `source` has this value.
 PUBLISHED_NODES = "data/nodes"
 
 
@@ -28,8 +28,8 @@ PUBLISHED_NODES = "data/nodes"
 class View:
     """Evidence from one node.
 
-    name: node name on pages. own: True for the user's node among published ones. rows: summary rows for this node with
-    status ok, with parameters as columns.
+    name: name of the node on pages. own: True if the user added the node to published ones. rows: the node's summary
+    rows that have the status ok, with their parameters as columns.
     """
 
     node: str
@@ -50,7 +50,7 @@ class View:
         return rows[rows["device"] == device].copy() if device else rows.copy()
 
     def cases(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
-        """Return the same points as estimates, which propagate intervals; filter by label."""
+        """Return points for an experiment and metric as estimates, which propagate intervals; filter by label."""
         return _filter_cases(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
@@ -58,7 +58,7 @@ class View:
         return _quantity_estimates(self.data, name, {"node": self.node, **wanted})
 
     def device_name(self, device: str) -> str:
-        """Name a device: node name for the processor, GPU name for a GPU."""
+        """Name a device: the processor by the name of the node, a GPU by its own name."""
         if device_kind(device) == "cpu":
             return self.name
         full_name = next((entry["name"] for entry in self.record.get("devices", ()) if entry["id"] == device), device)
@@ -67,9 +67,10 @@ class View:
 
 
 class Evidence:
-    """Nodes from a verdicts document, and published measurements. data: folder written by `report gather`.
+    """The nodes in a verdicts document, their measurements, and published measurements.
 
-    With many nodes, pages list only those in `shown_nodes`, and `data` holds only their measurements.
+    The argument `data` is the folder written by `report gather`. If there are many nodes, pages show only those in
+    `shown_nodes`, and the property `data` holds only the measurements of these.
     """
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
@@ -97,7 +98,7 @@ class Evidence:
 
     @property
     def choice(self) -> str:
-        """Sentence on the selection; '' if all nodes are shown."""
+        """Sentence that explains how the shown nodes were selected; '' if all are shown."""
         return machine_selection.selection_text(
             len(self.shown_nodes), [str(node["id"]) for node in self.document["nodes"]], self.folder is not None
         )
@@ -112,7 +113,7 @@ class Evidence:
 
     @cached_property
     def views(self) -> list[View]:
-        """Evidence per shown node, in document order. Raises StudyError."""
+        """Evidence from each shown node, the user's nodes first. Raises StudyError like `shown_nodes`."""
         if self.data is None:
             return []
         rows = _with_parameters(self.data.table)
@@ -137,7 +138,7 @@ class Evidence:
 
 
 def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return ids for the user's nodes among published ones; empty if all are published or none is."""
+    """Return the ids of nodes that the user added to published ones; empty if all nodes are published or none is."""
     published = {str(node["id"]) for node in nodes if str(node.get("source")) == PUBLISHED_NODES}
     return {str(node["id"]) for node in nodes} - published if published else set()
 

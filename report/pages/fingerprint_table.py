@@ -1,4 +1,4 @@
-"""Convert a node's fingerprint to table rows, for any keys."""
+"""Convert a node's fingerprint to table rows, whatever keys it has."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ _HIDDEN = {"family", "model_number"}
 
 
 def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
-    """Group nodes by kind: kind name, and `describe_node` plus `number` for each shown node.
+    """Return an entry for each kind of node: its name, and its shown nodes, each described and numbered.
 
-    `several`: machine or run count in words, '' for one. `runs`: True if a machine was measured more than once.
+    In an entry, `several` is the number of machines or runs in words, '' for one, and `runs` is True if a machine was
+    measured more than once. A kind without shown nodes has no entry.
     """
     nodes_of_kind: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
@@ -78,7 +79,7 @@ def _format_period(start: str, end: str) -> str:
 
 
 def _hosts_text(node: Mapping[str, Any]) -> str:
-    """Report a run that continued on another machine."""
+    """State that a run continued on other machines of the same kind; '' if it did not."""
     return f", on {node['hosts']} machines of this kind one after another" if int(node.get("hosts") or 1) > 1 else ""
 
 
@@ -106,7 +107,7 @@ def _format_bytes(count: Any) -> str:
 
 
 def _fingerprint_rows(record: Mapping[str, Any], before: str = "") -> list[dict[str, str]]:
-    """Flatten nested keys ('CPU, model'); join lists; add units to bytes and clocks."""
+    """Return a row per value: nested keys are joined to one name ('CPU, model'), and numbers get units."""
     rows = []
     for key, value in record.items():
         if key in _HIDDEN or value in (None, "", [], {}):

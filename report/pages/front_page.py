@@ -22,16 +22,16 @@ from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.heading_numbers import as_number
 from report.pages.markdown import Markdown, identifier
 
-# Cards that fit in a row on a desktop screen.
+# Maximum number of findings: so many cards fit in a row on a desktop screen.
 FINDINGS = 3
-# Page per figure that belongs to no claim.
+# The page behind each figure that belongs to no claim.
 _PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
-# Bytes read per token: weights of a 7-billion-parameter language model in 4 bits.
+# Bytes that a language model reads for each token: 7 billion parameters in 4 bits.
 _WEIGHTS = 7e9 / 2
 
 
 def collect_facts(evidence: Evidence) -> dict[str, Fact]:
-    """Return facts for sentences beyond the verdicts, by name; omit those without evidence."""
+    """Return, by name, the facts that sentences need besides verdicts; facts without evidence are left out."""
     document = evidence.document
     facts: dict[str, Fact] = {}
     for training, name in ((True, "replaced training"), (False, "replaced inference")):
@@ -65,7 +65,7 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
 
 
 def _generation_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
-    """Yield generation speed for a 7-billion-parameter model: computed for desktops, published for a gaming GPU."""
+    """Yield how fast a model with 7 billion parameters writes: derived for desktops, published for a gaming GPU."""
     if evidence.data is None or evidence.data.published is None:
         return
     table = evidence.data.published.records
@@ -88,7 +88,7 @@ def _generation_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
 
 
 def _runtime_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
-    """Yield gains from the fastest runtime and number format for known networks, on one machine."""
+    """Yield what known networks gain from the fastest runtime and number format, on one machine's CPU."""
     known = known_gains(evidence)
     if known is None:
         return
@@ -129,7 +129,7 @@ def front_charts(evidence: Evidence) -> list[Chart]:
 def front_context(
     document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
 ) -> dict[str, Any]:
-    """Build the template context. drawn: charts from claims and from `front_charts`."""
+    """Build the template context of the front page. drawn: charts from claims and from `front_charts`."""
     verdicts = document["verdicts"]
     by_name = {chart.name: chart for chart in drawn}
     findings = []
@@ -205,7 +205,7 @@ def _has_verdict(says: Statements, name: str, *wanted: str) -> bool:
 
 
 def summarize_verdicts(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Summarize verdicts for reuse elsewhere: answer as plain text, tally and sources."""
+    """Return the front page's answer as plain text, the tally of verdicts, and a line with machines and date."""
     says = Statements(document, collect_facts(Evidence(document, None)), marks=False)
     machines = formatting.machine_names(document["nodes"])
     evidence = f"Evidence of {machines}" if machines else ""

@@ -26,7 +26,7 @@ REPORT = Path(__file__).resolve().parent.parent
 DECLARED = REPORT / "front.yaml"
 SCHEMA = json.loads((REPORT / "schemas" / "front.schema.json").read_text(encoding="utf-8"))
 _OF_CLAIM = re.compile(r"([A-Z]\d\d) (.+)")
-# Names from `front_page.collect_facts`.
+# Names of all facts that `front_page.collect_facts` can return.
 FACTS = (
     "replaced training", "replaced inference", "tuned gain", "tuned model", "tuned cores", "writing least",
     "writing most", "writing gpu", "writing gpu name", "machines", "records", "sources", "robust", "sensitive",
@@ -46,8 +46,8 @@ class Fact:
 class Statements:
     """Fill sentences from the evidence.
 
-    root: relative path from the page to the site root. marks: add links and tier marks to numbers; False gives plain
-    text.
+    root: relative path from the page to the site root. marks: True adds links and evidence marks to numbers, False
+    gives plain text.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ def _escape_between(text: str) -> Markdown:
 
 
 def _normalize_condition(condition: Any) -> dict[str, Any]:
-    """Normalize a condition to `part`, `is` and `some`, the latter two as lists."""
+    """Convert a condition to a mapping of `part`, `is` and `some`, where `is` and `some` are lists."""
     raw = condition if isinstance(condition, Mapping) else {"is": condition}
     return {key: [value] if key != "part" and isinstance(value, str) else value for key, value in raw.items()}
 
@@ -188,7 +188,7 @@ def _walk_statements(raw: Any, steps: tuple[str | int, ...] = ()) -> Iterator[tu
 
 
 def _check_outcomes(path: Path, steps: tuple[str | int, ...], condition: Mapping[str, Any]) -> None:
-    """Raise StudyError for an unknown outcome: its condition would never hold."""
+    """Raise StudyError for an unknown outcome, because a condition with it would never hold."""
     for key, outcomes in (("is", list(map(str, Verdict))), ("some", [*findings.SIDES, "undecided"])):
         for outcome in condition.get(key, ()):
             if outcome not in outcomes:
@@ -200,7 +200,7 @@ def _check_outcomes(path: Path, steps: tuple[str | int, ...], condition: Mapping
 def _check_claim(
     path: Path, steps: tuple[str | int, ...], claim: str, part: str, parts: Mapping[str, list[str]]
 ) -> None:
-    """Raise StudyError unless the claim exists, and the part if given."""
+    """Raise StudyError unless the claim exists and, if a part is named, has that part."""
     if claim not in parts:
         raise StudyError(f"{yaml_place(path, *steps)}: there is no claim {claim!r}.{did_you_mean(claim, list(parts))}")
     if part and part not in parts[claim]:

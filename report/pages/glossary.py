@@ -26,7 +26,7 @@ def _term_anchor(term: str) -> Markdown:
 
 
 def term_anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Map each spelling to its anchor; lower-case unless it has capitals or digits."""
+    """Map each spelling of a term to the term's anchor on the glossary page."""
     return {
         name if any(sign.isupper() or sign.isdigit() for sign in name) else name.lower(): str(
             _term_anchor(entry["term"])
@@ -37,7 +37,7 @@ def term_anchors(glossary: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def glossary_page() -> Page:
-    """Build the page, in alphabetical order."""
+    """Build the glossary page, with terms in alphabetical order."""
     terms = [
         {"term": str(entry["term"]), "anchor": _term_anchor(str(entry["term"])), "means": str(entry["means"])}
         for entry in sorted(read_glossary(), key=lambda entry: str(entry["term"]).lower())

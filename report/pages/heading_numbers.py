@@ -1,8 +1,8 @@
 """Put numbers in headings and sentences only if they are possible and precise enough.
 
 A `Sentence` has placeholders: `sentence("… reaches {best} of the peak", best=shares(cases))`. A number that is
-impossible or too imprecise is left out, and a sentence with an empty placeholder is dropped. Sentences that differ only
-in numbers merge across machines, with ranges.
+impossible or too imprecise is left out, and a sentence with an empty placeholder is dropped. Sentences from several
+machines that differ only in numbers are merged into one sentence with ranges.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from report.formatting import range_words, two_digits
 
 # Intervals are dropped if their ends differ by this factor.
 TOO_WIDE = 10.0
-# Shares are dropped if their interval covers this much.
+# A share is dropped if its interval covers this part of the range from 0 to its maximum.
 WIDE_SHARE = 0.5
-# Shares up to this factor above their limit count as all, if the interval reaches the limit.
+# A share that exceeds its maximum by up to this factor is shown as the maximum, if the interval reaches the maximum.
 SLIGHTLY = 1.05
 # Ratios within this factor from 1 count as equal.
 EQUAL = 1.05
@@ -36,9 +36,9 @@ Words = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Number:
-    """A number with interval bounds (None: unknown) and maximum; the minimum is 0.
+    """A number with its interval (low and high, None if unknown) and its maximum `most`; its minimum is 0.
 
-    about: subject. whole: total, for a share.
+    about: what was measured, in words. whole: what a share is a part of, in words.
     """
 
     value: float
@@ -57,7 +57,7 @@ class Number:
 
     @property
     def straddles_one(self) -> bool:
-        """True if the ratio may lie on either side of 1, without being close to 1."""
+        """True if the interval contains 1 although the ratio itself is not close to 1."""
         if self.low is None or self.high is None:
             return False
         return self.low < 1 < self.high and not 1 / EQUAL < self.value < EQUAL
@@ -74,7 +74,11 @@ class Number:
         return self.low is not None and self.high is not None and self.low > 0 and self.high < WIDE * self.low
 
     def shown_bounds(self, limit: float = TOO_WIDE) -> tuple[float, float] | None:
-        """Return (value, value), or the interval if wide, or None if too wide or impossible. limit: maximum factor."""
+        """Return the bounds to show: the value twice if its interval is narrow or unknown, else the interval.
+
+        Returns None if the interval is too wide or the value impossible. limit: an interval is too wide if its bounds
+        differ by this factor.
+        """
         share = math.isfinite(self.most)
         if not math.isfinite(self.value) or self.value < 0 or (self.value == 0 and not share) or self.impossible:
             return None
@@ -95,8 +99,9 @@ class Number:
 class Place:
     """Content for a placeholder: a number, or a range over several.
 
-    groups: numbers per machine. words: formats one end. after: text after a ratio, such as "as fast", else ''. most:
-    show only the maximum. limit: factor between bounds at which an interval is too wide.
+    groups: a group of numbers for each machine. words: function that formats one number. after: text after a ratio,
+    such as "as fast", else ''. most: True shows only the maximum. limit: an interval is too wide if its bounds differ
+    by this factor.
     """
 
     groups: tuple[tuple[Number, ...], ...]
@@ -126,7 +131,7 @@ class Place:
         return text if sure or text == "all" else f"about {text}"
 
     def _group_bounds(self, group: Sequence[Number]) -> list[tuple[float, float]]:
-        """Return the bounds to show for a machine: narrow numbers, or all intervals if none is narrow."""
+        """Return the bounds to show for a machine: those of narrow numbers, or of all if none is narrow."""
         if self.after and len(group) == 1 and group[0].straddles_one:
             return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].shown_bounds(self.limit) else []
         bounds = [ends for number in group if (ends := number.shown_bounds(self.limit))]
@@ -158,7 +163,7 @@ def _ratio(low: str, high: str, after: str, sure: bool) -> str:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence with placeholders. otherwise: text if a placeholder stays empty, '' to drop it."""
+    """A sentence with placeholders. otherwise: replaces a sentence with an empty placeholder; '' drops the sentence."""
 
     text: str
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -197,7 +202,7 @@ def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:
 
 
 def filled_texts(sentences: Iterable[Sentence]) -> list[str]:
-    """Format the sentences that can be filled."""
+    """Return the texts of sentences, without those that are dropped."""
     return [text for candidate in sentences if (text := str(candidate))]
 
 
@@ -288,7 +293,7 @@ def ratios(cases: Iterable[Case | Number], after: str, words: Words = two_digits
 
 
 def amounts(cases: Iterable[Case | Number], words: Words | str = two_digits, **how: Any) -> Place:
-    """Return a placeholder for positive numbers. words: formatter, or unit."""
+    """Return a placeholder for positive numbers. words: function that formats a number, or the unit."""
     unit = words if isinstance(words, str) else ""
     say: Words = (lambda value: formatting.with_unit(value, unit, 2)) if isinstance(words, str) else words
     return Place((tuple(case if isinstance(case, Number) else as_number(case) for case in cases),), say, **how)

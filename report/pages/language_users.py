@@ -1,4 +1,4 @@
-"""Language model servers under load: time to first token and streaming rate, by user count. For the serving page."""
+"""Exhibits on language model servers for the serving page: time to first token and streaming rate by user count."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.language import SERVER
 
 Case = Mapping[str, Any]
-# Table columns: heading, quantity, unit.
+# Table headings, each with its quantity and unit.
 COLUMNS = {
     "First token, median": ("first_token_s", "s"),
     "99% of first tokens within": ("p99_first_token_s", "s"),
@@ -104,7 +104,7 @@ def _users_heading(single: str, many: str, otherwise: str, cases: Sequence[Case]
 
 
 def _fastest_cases(cases: Sequence[Case]) -> list[Case]:
-    """Return the highest rate per server."""
+    """Return the case with the highest rate for each server."""
     best: dict[tuple[Any, ...], Case] = {}
     for case in cases:
         if _server_key(case) not in best or case["estimate"] > best[_server_key(case)]["estimate"]:
@@ -153,7 +153,7 @@ def _failure_sentences(view: View) -> list[str]:
 
 
 def _client_sentences(view: View) -> list[str]:
-    """Report the client's CPU share if it matters."""
+    """State the share of CPU time that the client took, if it is 1% or more."""
     share = view.points("language-serving", "client_share")["estimate"].max()
     if not share >= 0.01:
         return []

@@ -14,7 +14,7 @@ from report.data.summary import POINT
 from report.formatting import format_count, join_words, shorten_names
 from report.outcomes import SENSITIVE
 
-# Sensors read with each sample, and the consequence if they are missing.
+# Sensors that are read with each sample: their names in words, and the consequence if no machine has a reading.
 _SENSORS = {
     "clock_mhz": (
         "clock",
@@ -23,14 +23,14 @@ _SENSORS = {
     "power_w": ("power", "energy for each sample or request is not told"),
     "temperature_c": ("temperature", "a slow round cannot be laid to heat"),
 }
-# Fewer rounds give no interval, or one widened by variance moderation.
+# A result from fewer rounds has no interval, or one that variance moderation widens.
 _FEWEST_ROUNDS = 3
 
 
 def study_limits(document: Mapping[str, Any], data: Path | None) -> list[dict[str, str]]:
     """Return limits with name and text, most important first.
 
-    data: folder written by `report gather`, or None. Raises StudyError if it cannot be read.
+    data: folder written by `report gather`, or None. Raises StudyError if the folder cannot be read.
     """
     nodes, verdicts = document["nodes"], document["verdicts"]
     texts = [
@@ -138,7 +138,7 @@ def _reading_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _list_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """Name claims that depend on the share of cases in a list."""
+    """Name the claims that are decided by counting the cases of a list that we chose."""
     counted = [
         str(verdict["id"])
         for verdict in verdicts

@@ -1,4 +1,4 @@
-"""Select the machines to show individually: all if few, else the extremes and the median."""
+"""Select the machines that pages show one by one: all if they are few, else the slowest, the median and the fastest."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from contract.node import count_machines
 from report.data.summary import POINT
 from report.estimates import device_kind
 
-# Each adds about fifty figures; readers cannot compare more.
+# Maximum number of machines to show: each adds about fifty figures, and readers cannot compare more.
 MOST = 6
 COLUMNS = (*POINT, "metric", "status", "estimate")
 _POINT = ["kind", *(name for name in POINT if name not in ("node", "device"))]
 
 
 def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> list[str]:
-    """Return node ids to show, in order: all up to MOST, else a selection by `table`, or the first MOST without it.
+    """Return the ids of the nodes to show, in order: all if there are at most MOST, else a selection.
 
-    nodes: from a verdicts document. table: summary for all nodes, with COLUMNS. Per device kind, select the slowest,
-    median and fastest node by median time ratio to the median node at equal points. Then add nodes with experiments
-    that those lack, and a node from each folder if folders are few.
+    nodes: from a verdicts document. table: summary for all nodes, with COLUMNS; None selects the first MOST nodes.
+    For each kind of device, the slowest, the median and the fastest node are selected: at each point, a node's time is
+    divided by the median time of all nodes, and nodes are ordered by the median of these ratios. Then nodes are added
+    that have experiments which the selected ones lack and, if there are few folders, a node from each folder.
     """
     every = [str(node["id"]) for node in nodes]
     if len(every) <= MOST or table is None:
@@ -68,9 +69,10 @@ def filter_cases(
     nodes: Collection[str] | None,
     node: Callable[[Mapping[str, Any]], Any] = lambda case: case.get("node"),
 ) -> list[Mapping[str, Any]]:
-    """Keep cases on the shown nodes, and cases without a node; a case over instances needs only one shown.
+    """Keep the cases on shown nodes and the cases without a node.
 
-    nodes: None keeps all. node: returns the node for a case.
+    A case that stands for several nodes is kept if one of them is shown. nodes: ids of the shown nodes; None keeps all
+    cases. node: function that returns the node of a case.
     """
 
     def is_selected(case: Mapping[str, Any]) -> bool:
@@ -81,7 +83,7 @@ def filter_cases(
 
 
 def selection_text(here: int, nodes: Sequence[str], known: bool) -> str:
-    """Explain the selection; '' if all machines are shown. known: True if a table was available."""
+    """Explain the selection; '' if all machines are shown. known: False if only the first machines were taken."""
     if here == len(nodes):
         return ""
     which = (

@@ -17,10 +17,10 @@ from contract.errors import StudyError
 from report.pages.control_characters import remove_invisible, sanitize
 
 _ALWAYS = re.compile(r"""[\\`*_{}\[\]<>#|~^$@&'"]""")
-# Special only in runs (smart typography, rules, fences, setext headings); a colon after a letter also makes a URL a
-# link, or a paragraph a caption ("Table: …").
+# These signs are markup only if repeated (smart typography, rules, fences, setext headings). A single colon after a
+# letter is escaped too, because it can make a URL a link, or a paragraph a caption ("Table: …").
 _RUNS = re.compile(r"-{2,}|\.{2,}|:{2,}|={2,}|(?<=[A-Za-z]):")
-# Prefixes for a list, definition, title block or setext heading.
+# Beginnings of a line that would make it a list, definition, title block or setext heading.
 _LEADING = re.compile(r"^(?:[-+=:%(!]|\w+(?=[.)]))")
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
@@ -37,7 +37,7 @@ def clean(text: str) -> str:
 
 
 def escape(text: str) -> Markdown:
-    """Escape text for pandoc and Quarto, on a single line, for any position in a line or table cell."""
+    """Escape text for pandoc and Quarto; the result is one line that is safe anywhere in a line or table cell."""
     line = clean(text)
     line = _ALWAYS.sub(r"\\\g<0>", line)
     line = _RUNS.sub(lambda run: "".join("\\" + sign for sign in run.group()), line)
@@ -77,7 +77,7 @@ _SAFE = ":/?#@!&()+,;=%-._"
 
 
 def code(text: str) -> Markdown:
-    """Set text in monospace. No code span: Quarto evaluates some."""
+    """Set text in monospace, but not as a code span, because Quarto evaluates some code spans."""
     return Markdown(f"[{escape(text)}]{{.code}}")
 
 

@@ -13,8 +13,9 @@ from report.data.summary import POINT
 
 
 def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Count points, not metrics, by node, experiment, device, status and reason. nodes: default all.
+    """Count points without a result by node, experiment, device, status and reason.
 
+    A point counts once, however many of its metrics are missing. nodes: node ids to count points for; default: all.
     Raises StudyError if the folder cannot be read.
     """
     keys = ["node", "experiment", "device", "status", "reason"]
@@ -25,7 +26,7 @@ def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any
         {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
         for key, group in missing.groupby(keys, sort=True, observed=True)
     ]
-    # Experiments skipped by the plan have no rows.
+    # Experiments that the plan skipped have no summary rows, so they are counted from nodes.json.
     for node in read_json(data / "nodes.json"):
         if nodes and node["id"] not in nodes:
             continue

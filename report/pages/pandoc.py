@@ -29,7 +29,7 @@ _SHARED = ("--standalone", f"--from={_READS}", "--wrap=none", "--columns=100000"
 
 
 def version() -> str:
-    """Return both program versions."""
+    """Return the versions of pandoc and typst."""
     return f"pandoc {pypandoc.get_pandoc_version()}, typst {installed('typst')}"
 
 
@@ -73,8 +73,8 @@ def _convert_page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
 def typeset(folder: Path, name: str, root: Path) -> str:
     """Write `NAME.pdf` from `NAME.qmd`; return the PDF standard it conforms to, '' if none.
 
-    root: folder with all referenced files. The standard may reject content from data, such as a character missing from
-    all fonts; then write a plain PDF.
+    root: folder with all referenced files. The standard may reject content from data, such as a character that no font
+    has; in this case the PDF is written without the standard.
     """
     _run_pandoc(
         folder,
@@ -93,7 +93,10 @@ def typeset(folder: Path, name: str, root: Path) -> str:
 
 
 def compress_pdf(pdf: bytes) -> bytes:
-    """Compress a PDF into object streams: typst writes tags as separate objects, more than half its size."""
+    """Compress a PDF into object streams.
+
+    typst writes each tag as a separate object, and all these objects together are more than half of the file.
+    """
     out = BytesIO()
     with pikepdf.open(BytesIO(pdf)) as opened:
         streams = pikepdf.ObjectStreamMode.generate
@@ -102,7 +105,7 @@ def compress_pdf(pdf: bytes) -> bytes:
 
 
 def _run_pandoc(folder: Path, words: Sequence[str]) -> None:
-    """Run pandoc in the folder, to resolve relative paths. Raises RuntimeError."""
+    """Run pandoc in the folder, so that it finds relative paths. Raises RuntimeError if it fails."""
     ran = child_processes.run_program([pypandoc.get_pandoc_path(), *words, *_SHARED], cwd=folder)
     if ran.returncode:
         raise RuntimeError(f"pandoc {words[0]} failed (exit {ran.returncode}): {ran.stderr.strip()}")

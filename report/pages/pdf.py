@@ -1,4 +1,4 @@
-"""Sources for the two PDFs: a thirty-page report, and an appendix with everything."""
+"""Build the sources for two PDFs: a report of thirty pages, and an appendix with all claims and measurements."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from report.pages.site_content import Content
 
-# Claims with half a page each: widely repeated, some from each article.
+# Claims that get half a page each in the report: they are widely repeated, and some come from each article.
 _TEN = ("W04", "W33", "G09", "N12", "W25", "G15", "N03", "G29", "W29", "N10")
-# Families with their first figure in the report.
+# Families whose first figure is shown in the report.
 _FIGURES = ("training", "time_to_train", "inference", "serving", "matrix_products", "memory")
 
 
-# Empty contexts for failed pages.
+# Empty contexts that replace those of failed pages.
 _NOTHING: dict[str, dict[str, Any]] = {
     "index": {"f": {"answer": (), "chart": None, "jobs": (), "sure": (), "limits": (), "articles": (),
                     **dict.fromkeys(("total", "here", "others", "open", "opinions"), 0)}},
@@ -88,7 +88,7 @@ def failed_source(reason: str) -> str:
 
 
 def _shared_contents(content: Content) -> dict[str, Mapping[str, Any]]:
-    """Map page names to contexts; empty content for a failed page."""
+    """Map the names of pages that the PDFs use to their contexts; a failed page has an empty context."""
     pages = {page.path: page.context for page in content.pages if page.template != "failed"}
     return {name: pages.get(name, nothing) for name, nothing in _NOTHING.items()}
 

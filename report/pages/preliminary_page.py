@@ -1,6 +1,6 @@
 """Write a first page while measuring continues: every verdict so far, marked as preliminary.
 
-No figures, measurements or PDF: not worth the time after a single round.
+The page has no figures or measurements, and there is no PDF: they are not worth the time after a single round.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ _PASSING = {f"{name}.typ" for name in PDFS}
 
 
 def draw_figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> tuple[list[str], Failures]:
-    """Draw figures into `out`; return figure names and failures. families: keys, or `claims`, `front`, `measurements`
-    (all).
+    """Draw figures for pages and phones into `out`; return figure names and failures.
 
-    Adds phone versions, and previews for claims. Writes the list `FAMILY.json` last. Raises StudyError for an unknown
+    families: keys of families, `measurements` for all of them, `claims` or `front`. The last two also get preview
+    images. For each family, the list of its figures, `FAMILY.json`, is written last. Raises StudyError for an unknown
     family or unusable data.
     """
     evidence = Evidence(read_verdicts(verdicts), data)
@@ -114,7 +114,7 @@ def render(
         for part in ("claims", "front"):
             _draw_previews(document, content.charts, out / "previews", part, failures)
     _check_complete(content.charts, out / "figures")
-    # Inside `out`: a move within a file system is atomic.
+    # The scratch folder is inside `out`, because moves are atomic only within a file system.
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
     try:
         names = _write_sources(scratch, content, document, url)
@@ -203,7 +203,7 @@ def _write_documents(folder: Path, content: Content, document: Mapping[str, Any]
 
 
 def _is_unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
-    """True if the output exists and its source is the same."""
+    """True if the output exists and its source is the same as in the last render."""
     try:
         same = (out / f"{name}.qmd").read_bytes() == (scratch / f"{name}.qmd").read_bytes()
     except OSError:
@@ -219,7 +219,7 @@ def _files_digest(folder: Path, names: Sequence[str]) -> str:
 
 
 def _choose_renderer(renderer: str) -> dict[str, str]:
-    """Choose the renderer, and note the reason. Raises StudyError."""
+    """Choose the renderer, and note why Quarto is not used. Raises StudyError if the renderer is unknown or missing."""
     if renderer not in RENDERERS:
         raise StudyError(f"renderer {renderer!r} is not known. Renderers: {', '.join(RENDERERS)}")
     if renderer == "pandoc":
@@ -256,7 +256,7 @@ def _render_pages(
     chosen: dict[str, str],
     renderer: str,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Render; return the standard per PDF and the renderer used.
+    """Render changed pages and PDFs; return the standard of each PDF and the renderer used.
 
     Falls back to pandoc if Quarto fails; raises StudyError if Quarto was requested by name.
     """
@@ -307,7 +307,7 @@ def _move_outputs(scratch: Path, out: Path, names: Sequence[str], earlier: Mappi
 
 
 def _last_record(out: Path) -> dict[str, Any]:
-    """Read the last render record; other files in `out` are not ours."""
+    """Read the record of the last render; empty if no record can be read."""
     try:
         record = read_json(out / "render.json")
     except StudyError:

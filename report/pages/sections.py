@@ -13,7 +13,7 @@ from report.pages.exhibit_types import Exhibit, Family, Table
 from report.pages.figure_data import Evidence
 from report.pages.heading_numbers import merge_sentences
 
-# Maximum rows in a combined figure; above that, each machine gets its own.
+# Maximum number of rows in a combined figure; with more rows, each machine gets its own figure.
 MOST_ROWS = 30
 
 
@@ -51,9 +51,10 @@ def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
 
 
 def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
-    """Return a common heading (for the user's machines if any) and a sentence with the other machines' numbers.
+    """Return a common heading, and a list with a sentence for machines that the heading does not cover.
 
-    '' if headings differ in more than numbers.
+    The heading covers the user's machines if there are any, else all machines. It is '' if headings differ in more than
+    numbers.
     """
     headings = [exhibit.heading for exhibit in group]
     if (
@@ -72,7 +73,7 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 
 
 def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
-    """Merge headings into a sentence; name the machines if it does not cover all."""
+    """Merge headings into one sentence, which names its machines unless it covers all of them."""
     complete = [exhibit for exhibit in group if exhibit.heading and exhibit.heading.is_complete]
     merged = merge_sentences([exhibit.heading for exhibit in complete or group if exhibit.heading])
     text = str(merged) if merged else ""
@@ -93,7 +94,7 @@ def _with_machine_title(exhibit: Exhibit) -> Exhibit:
 
 
 def _merged_drawing(group: Sequence[Exhibit]) -> EstimateDrawing | None:
-    """Merge estimate lists into one figure, grouped by machine; None if charts or tables are incompatible."""
+    """Merge estimate lists into one figure, grouped by machine; None if they do not fit together."""
     draws = [exhibit.chart.draw for exhibit in group]
     lists = [draw for draw in draws if isinstance(draw, EstimateDrawing)]
     settings = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}

@@ -60,7 +60,7 @@ class Content:
         self.pages.append(placeholder_page(path, title, self.failures))
 
     def fail(self, page: Page, reason: str = "") -> Page:
-        """Replace a failed page by a placeholder, and return the placeholder. reason: to record, if new."""
+        """Replace a failed page by a placeholder, and return the placeholder. reason: recorded unless one is known."""
         if reason:
             self.failures.add("page", page.path, reason)
         instead = placeholder_page(page.path, page.title, self.failures)
@@ -77,7 +77,7 @@ def placeholder_page(path: str, title: str, failures: Failures) -> Page:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """Return all families in page order; one that fails to import raises when shown."""
+    """Return all families in page order; a family that cannot be imported raises its error when it is shown."""
     return tuple(map(_loaded_family, FAMILIES))
 
 
@@ -118,7 +118,7 @@ def build_content(
 ) -> Content:
     """Build all site content. url: site address, '' if unknown. changes: from `changes_since_last`.
 
-    failures: figure failures, extended by page failures. Raises StudyError for unusable data.
+    failures: failures of figures; failures of pages are added. Raises StudyError for unusable data.
     """
     document = evidence.document
     _ = evidence.views
@@ -208,7 +208,7 @@ def _evidence_text(verdict: Mapping[str, Any]) -> str:
 
 
 def _verdict_meanings() -> list[verdict_words.Word]:
-    """List distinct verdict names; the three open ones share a name."""
+    """List a `Word` for each verdict name; the three kinds of open verdict share one name."""
     words: dict[str, verdict_words.Word] = {}
     for word in verdict_words.VERDICTS.values():
         words.setdefault(word.name, word)
@@ -274,7 +274,7 @@ def _jobs_page(
                 key="jobs")  # fmt: skip
 
 
-# Claims on buying or renting.
+# Claims about buying or renting hardware.
 _BUYING = ("G22", "G29", "G26", "W36", "G21", "G17", "G24", "W33", "W32")
 
 
@@ -350,7 +350,7 @@ def _method_page(evidence: Evidence) -> Page:
 
 
 def _triangulation_rows(evidence: Evidence) -> Iterator[dict[str, str]]:
-    """Yield pairs: published and measured figure for the same thing."""
+    """Yield table rows that set a published figure beside a measured one for the same thing."""
     for pair in evidence.document["triangulation"]:
         unit = str(pair["unit"])
         for figure in pair["figures"]:

@@ -1,6 +1,7 @@
-"""Paths in a published report, relative to its folder: stable across editions, so that links last.
+"""Paths of files in a published report, relative to its folder.
 
-`summary.csv` numbers its rows; verdicts and samples refer to them.
+They stay the same in all editions, so that links last. Rows in `summary.csv` are numbered, and verdicts and samples
+refer to these numbers.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ import hashlib
 import re
 
 PAGE, PDF, APPENDIX, RENDERED = "index.html", "report.pdf", "appendix.pdf", "render.json"
-# Failed pages and figures; written last.
+# List of failed pages and figures, which is written last.
 FAILURES = "failures.json"
 VERDICTS, VERDICTS_TABLE = "verdicts.json", "verdicts.csv"
 SUMMARY, DICTIONARY, NODES, FILES = "data/summary.csv", "data/dictionary.csv", "data/nodes.json", "data/files.csv"
-# One table for the samples of all nodes without a table of their own, written if there are too many nodes.
+# Samples of all nodes in one file, which is written if there are too many nodes for each to have its own tables.
 SAMPLES = "data/samples.parquet"
 EDITIONS = "editions.json"
 
@@ -24,7 +25,8 @@ _UNFIT = re.compile(r"[^A-Za-z0-9]+")
 def samples_path(node: str, experiment: str, device: str) -> str:
     """Return the path for samples from a node, experiment and device, in data/: 'NODE/gemm.cuda-0.csv'.
 
-    Independent from table size, so that links from earlier editions stay valid. Safe as path and URL for any name.
+    The path does not depend on the size of the table, so that links from earlier editions stay valid. It is safe as a
+    path and as a URL for any name.
     """
     return f"data/{_safe_name(node)}/{_safe_name(experiment)}.{_safe_name(device.replace(':', '-'))}.csv"
 

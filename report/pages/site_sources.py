@@ -41,7 +41,8 @@ FOOTER = (
 class Page:
     """A page: path without suffix, body template and context.
 
-    key: menu entry. script: JSON-LD. image: preview.
+    key: menu entry that the page belongs to. script: JSON-LD element. image: path of the preview image. toc: True adds
+    a table of contents.
     """
 
     path: str
@@ -86,7 +87,7 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
         "title": escape(page.title),
         "pagetitle": escape(page.title),
         "description": escape(page.description),
-        # pandoc does not escape quotation marks in attributes.
+        # These two are escaped here, because pandoc does not escape quotation marks in attributes.
         "title-attribute": _raw_html(page.title),
         "description-attribute": _raw_html(page.description),
         "root": page.root,
@@ -109,7 +110,7 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
     if cited:
         front["nocite"] = ", ".join(f"@{key}" for key in cited)
     if page.script:
-        # No raw HTML fence: Quarto copies the value verbatim.
+        # The script has no raw HTML fence around it, because Quarto copies the value verbatim.
         front["header-includes"] = page.script
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
     body = templates.get_template(f"{page.template}.qmd").render({"root": Markdown(page.root), **page.context})
@@ -183,7 +184,7 @@ def quarto_project(pages: Sequence[Page], url: str, imprint: str) -> str:
             **({"site-url": url.rstrip("/"), "open-graph": True, "twitter-card": True} if url else {}),
             "search": {"location": "navbar", "type": "overlay"},
             "page-navigation": True,
-            # A claim's page already names its article.
+            # Breadcrumbs are off, because a claim's page already names its article.
             "bread-crumbs": False,
             "navbar": {
                 "left": [{"href": f"{path}.qmd", "text": text} for _, path, text in MENU],
@@ -212,7 +213,7 @@ def quarto_project(pages: Sequence[Page], url: str, imprint: str) -> str:
         },
         "lang": "en",
         "bibliography": "references.bib",
-        # Otherwise Quarto rebuilds tables with links and drops their classes.
+        # Without this setting, Quarto rebuilds tables that contain links and drops their classes.
         "tbl-colwidths": True,
         "filters": ["pages.lua"],
         "execute": {"enabled": False},
@@ -221,7 +222,7 @@ def quarto_project(pages: Sequence[Page], url: str, imprint: str) -> str:
                 "theme": {"light": ["cosmo", "site/quarto.scss"], "dark": ["darkly", "site/quarto.scss"]},
                 "respect-user-color-scheme": True,
                 "css": "site/study.css",
-                # Inline: Quarto would resolve a file path relative to each page.
+                # The script is inline, because Quarto would resolve a file path relative to each page.
                 "include-after-body": {"text": f"<script>\n{script}</script>\n"},
                 "html-math-method": "mathml",
                 "anchor-sections": True,

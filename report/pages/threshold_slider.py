@@ -12,7 +12,7 @@ from report.publish.claimreview import script_json
 
 
 def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return sliders and choices for page.js, in readable units."""
+    """Return a slider, or a list of choices, for each threshold, as page.js expects them and in readable units."""
     controls = []
     for part in verdict.get("by_threshold") or []:
         unit = str(part["unit"] or "1")

@@ -19,13 +19,13 @@ NOTHING = "–"
 
 
 def disturbed_suffix(share: float | None) -> str:
-    """Return a suffix by the share disturbed: ' (disturbed)', ' (partly disturbed)' or ''."""
+    """Return a suffix for a case by the disturbed share of its data: ' (disturbed)', ' (partly disturbed)' or ''."""
     return "" if not share else " (disturbed)" if share > 0.5 else " (partly disturbed)"
 
 
 @dataclass(frozen=True)
 class Word:
-    """Verdict display: CSS class, sign, name, meaning, and verb forms for counts."""
+    """The display of a verdict: CSS class, sign, name, meaning, and verb forms for one claim and for many."""
 
     css: str
     sign: str
@@ -75,12 +75,12 @@ TIERS: dict[str, Tier] = {
 
 
 def verdict_word(name: str) -> Word:
-    """Return the display for a verdict; open if unknown."""
+    """Return the `Word` for a verdict; an unknown verdict counts as open."""
     return VERDICTS.get(name, VERDICTS["awaiting experiment"])
 
 
 def claim_entry(verdict: Mapping[str, Any], *more: str) -> dict[str, Any]:
-    """Return id, verdict and requested fields for a claim."""
+    """Return the id and the `Word` for a claim, and the fields named in `more`."""
     return {
         "id": identifier(str(verdict["id"])),
         "word": verdict_word(str(verdict["verdict"])),
@@ -137,7 +137,7 @@ def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return formatting.join_words(counts)
 
 
-# Sentence per value for `robust` in verdicts.json.
+# A sentence for each value that `robust` has in verdicts.json.
 ROBUST = {
     "robust": "Robust: no other fair threshold, price or base turns it, nor does leaving out any one case.",
     "sensitive": "Sensitive: another fair choice turns it.",

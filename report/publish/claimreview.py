@@ -14,7 +14,7 @@ from typing import Any
 from report.formatting import capitalize
 from report.publish.study_metadata import read_study
 
-# Only decided verdicts get a number: undecided, open or untestable is no half-truth.
+# Only decided verdicts get a number. Any number for an undecided, open or untestable claim would call it partly true.
 RATINGS = {"supported": 5, "depends": 3, "outdated": 2, "challenged": 1}
 # Author and date, for articles that state them.
 _ARTICLES: Mapping[str, Mapping[str, Any]] = {
@@ -24,7 +24,7 @@ _ARTICLES: Mapping[str, Mapping[str, Any]] = {
         "datePublished": "2026-01-08",
     }
 }
-# schema.org Date needs a full date; some sources give only month or year.
+# Only full dates are exported, as schema.org requires; some sources give only a month or a year.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 # Characters that could end the script element or a line.
 _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
@@ -33,8 +33,8 @@ _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[str, str] | None = None) -> Any:
     """Return all verdicts as a JSON-LD document that validates against report/schemas/claimreview.schema.json.
 
-    document: written by `report judge`. base: URL prefix for claim pages; empty inside such a page. meaning:
-    explanation per verdict. Raises StudyError if the study's name cannot be read.
+    document: written by `report judge`. base: URL prefix of claim pages; empty for a review inside such a page.
+    meaning: explanations by verdict. Raises StudyError if the study's name cannot be read.
     """
     by = {"@type": "Organization", "name": read_study().authors}
     return {

@@ -112,7 +112,7 @@ def _published_resources(folder: Path) -> list[dict[str, Any]]:
         for name, meaning in MEANING.items()
     ]
     if sources:
-        # Tables may lack some schema fields.
+        # With "superset", the table of a source may lack some fields of the schema.
         match = {"fieldsMatch": "superset", "primaryKey": ["id"]}
         schema = {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, **match}
         write_json(folder.parent / _OTHERS, schema)

@@ -15,7 +15,7 @@ NAME = "does-ai-need-a-gpu"
 
 @dataclass(frozen=True)
 class Study:
-    """Citation metadata. authors: a single entity; licence: SPDX identifier."""
+    """Citation metadata. authors: name of the first author entry. licence: SPDX identifier."""
 
     title: str
     version: str

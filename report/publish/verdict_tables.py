@@ -19,7 +19,7 @@ from report.formatting import case_nodes, verdict_case_name
 _TEXT, _NUMBER, _COUNT = arrow.string(), arrow.float64(), arrow.int64()
 _TEXTS, _NUMBERS = arrow.list_(_TEXT), arrow.list_(_NUMBER)
 
-# Column: type, nullable, meaning. The meaning is stored as column metadata.
+# For each column: its type, True if values may be missing, and its meaning, which is stored as column metadata.
 CLAIMS: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     "id": (_TEXT, False, "The claim"),
     "article": (_TEXT, False, "The article that makes it"),
@@ -80,7 +80,7 @@ CASES: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     ),
     "outcome": (_TEXT, False, "supports, challenges or undecided"),
 }
-# Rows per batch.
+# Number of rows that are written at a time.
 _TOGETHER = 20_000
 
 
@@ -140,7 +140,7 @@ def _write_table(
     ]
     schema = arrow.schema(fields, metadata={b"study": json.dumps(about, sort_keys=True).encode()})
     with atomic_path(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as file:
-        # Write in batches: rows for a thousand machines need as much memory as the verdicts.
+        # Rows are written in batches, because those for a thousand machines would need as much memory as the verdicts.
         while some := list(islice(rows, _TOGETHER)):
             table = arrow.Table.from_pylist(some, schema=schema)
             table.validate(full=True)

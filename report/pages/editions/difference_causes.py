@@ -10,9 +10,9 @@ from contract.provenance import short_commit
 from report.formatting import first_items, format_interval, threshold_text
 
 Record = Mapping[str, Any]
-# In display order: human decisions before measurements.
+# Kinds of causes in display order: human decisions come before measurements.
 CAUSES = ("rule", "source", "data", "unknown")
-# Most items listed per kind; the rest are counted.
+# Maximum number of items listed for each kind of change; further items are only counted.
 _MOST = 3
 
 
@@ -20,7 +20,7 @@ _MOST = 3
 class Cause:
     """A difference, with its kind from CAUSES. part: name of the part, "" for the whole claim.
 
-    stays: True to list it even if the verdict stayed.
+    stays: True lists the difference even if the verdict did not change.
     """
 
     cause: str
@@ -53,7 +53,7 @@ def find_causes(was: Record, now: Record, old: Record, new: Record) -> list[Caus
 
 
 def unknown_cause(old: Record, new: Record) -> Cause:
-    """Return the fallback if no difference was found."""
+    """Return the cause to list if a verdict changed and no difference was found."""
     commits = [short_commit(edition["commit"], 7) or "not recorded" for edition in (new, old)]
     judged = f": judged by commit {commits[0]}, before by {commits[1]}" if commits[0] != commits[1] else ""
     return Cause("unknown", f"rule and evidence are the same in these files{judged}")
@@ -61,7 +61,7 @@ def unknown_cause(old: Record, new: Record) -> Cause:
 
 def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]:
     name = now["name"]
-    # Older editions write "cell" for "case".
+    # Older editions write "cell" for "case", which is no difference in the rule.
     rules = [record["rule"].replace(" cell", " case") for record in (now, was)]
     if was["quantity"] != now["quantity"] or was["unit"] != now["unit"]:
         values = [
@@ -96,13 +96,13 @@ def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator
 
 
 def _figure_texts(part: Record, edition: Record) -> dict[str, str]:
-    """Map published figures used by a part to value and status."""
+    """Map each published figure that a part uses to its value and status."""
     figures = [edition["figures"][name] for name in part["figures"] if name in edition["figures"]]
     return {figure["what"]: f"{figure['stated']}, {figure['status']}" for figure in figures}
 
 
 def _intervals_disjoint(was: Record, now: Record) -> bool:
-    """True if the intervals are disjoint: more than drift between measurements."""
+    """True if the intervals do not overlap, so that they differ by more than drift between measurements."""
     ends = [record[end] for record in (was, now) for end in ("low", "high")]
     return None not in ends and (was["high"] < now["low"] or now["high"] < was["low"])
 

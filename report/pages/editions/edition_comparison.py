@@ -16,9 +16,9 @@ Record = Mapping[str, Any]
 def compare_editions(old: Record, new: Record) -> dict[str, Any]:
     """Compare two records from `edition_record.extract_edition`.
 
-    changed: claims with a new verdict, each with `was`, `is` and `why`, a list with cause, part and text. revised: same
-    verdict, different evidence. added, withdrawn: claims. stayed: claim ids with the same verdict. nodes: labels for
-    added, gone and remeasured machines.
+    changed: claims with a new verdict, each with `was`, `is` and `why`, a list with cause, part and text. revised:
+    claims with the same verdict on different evidence, with the same keys. added, withdrawn: claims in one edition
+    only. stayed: ids of claims with the same verdict. nodes: labels of added, gone and remeasured machines.
     """
     before = {claim["id"]: claim for claim in old["claims"]}
     after = {claim["id"]: claim for claim in new["claims"]}

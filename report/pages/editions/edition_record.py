@@ -1,6 +1,6 @@
-"""Read and write edition records: data from a verdicts file kept for later comparison.
+"""Read and write edition records, which keep the data from a verdicts file that later comparisons need.
 
-A record keeps counts instead of cases, so it is much smaller than a verdicts file.
+A record has counts of cases instead of the cases, so it is much smaller than a verdicts file.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def write_editions(path: Path, editions: Iterable[Record]) -> None:
 def earlier_editions(editions: Iterable[Record], current: Record) -> list[dict[str, Any]]:
     """Return earlier editions, oldest first.
 
-    Drop the latest ones that equal the current edition apart from time and commit.
+    The latest ones are left out while they differ from the current edition only in time, commit and version.
     """
     earlier = [record for record in _sort_by_time(editions) if record["generated_utc"] < current["generated_utc"]]
     while earlier and edition_digest(earlier[-1]) == edition_digest(current):

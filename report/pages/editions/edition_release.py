@@ -1,4 +1,4 @@
-"""Archive an edition: the built site, its sources, and the README section about it.
+"""Archive a built site as an edition, and write the README section about the edition.
 
 An edition is a folder `data/editions/NUMBER/` with a record, `edition.json`, that holds every file's digest. Samples
 stay in `data/nodes/` only. The README section comes from the newest edition, so it always matches a report.
@@ -34,17 +34,17 @@ README = ROOT / "README.md"
 RECORD = "edition.json"
 SCHEMA = Path(__file__).parents[2] / "schemas" / "edition.schema.json"
 BEGIN, END = "<!-- made by `make edition` -->", "<!-- end of what `make edition` made -->"
-# Page sources (in the commit), samples (in data/nodes/), and files only for the web host.
+# Files that are not archived: inputs of the renderer, samples (which data/nodes/ holds), and files for the web host.
 _NOT_KEPT = {
     *("_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html", ".nojekyll", SITE),
     *(site_paths.EDITIONS, site_paths.FILES, site_paths.SAMPLES),
 }
-# Files that a release changes; changes to them do not make the work tree dirty.
+# A release itself changes these files, so changes to them do not count as uncommitted work.
 _WRITTEN = ("data/editions", "README.md", "docs/report.png")
 
 
 def release_edition(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
-    """Copy a built site without samples, and its record, into a new folder; return the folder.
+    """Copy a built site without its samples into a new folder, add a record, and return the folder.
 
     verdicts: the rendered verdicts.json. data: folder written by `report gather`. report: folder written by `report
     render` and `report site`. number: edition number, default newest plus one. into: parent folder.
@@ -92,7 +92,7 @@ def _check_site(report: Path, document: Mapping[str, Any]) -> None:
 
 
 def _ignore_unarchived(report: Path) -> Callable[[str, list[str]], set[str]]:
-    """Return an ignore function for `copytree`: page sources and samples."""
+    """Return a function that tells `copytree` which files to leave out, such as page sources and samples."""
 
     def names(folder: str, entries: list[str]) -> set[str]:
         place = Path(folder).relative_to(report)
@@ -111,7 +111,7 @@ def _check_commit(commit: str, verdicts: Path) -> None:
         raise StudyError(f"the edition's commit cannot be determined: {refusal}") from None
     if changed.strip():
         raise StudyError(f"{changed.split()[1]}: has uncommitted changes: commit them, then judge and render")
-    # A commit with `+` has local changes: accept it only if they are all ours.
+    # `commit_of` adds `+` if there are local changes. At this point only releases can have made them, so accept that.
     if commit not in (head, commit_of(ROOT)):
         raise StudyError(
             f"{verdicts}: was judged by commit {short_commit(commit)}, but HEAD is {short_commit(head)}: judge again"
@@ -156,7 +156,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def record_in_current_words(folder: Path) -> dict[str, Any]:
-    """Return the record, its answer in current wording: archived text is never edited. Raises like `read_record`."""
+    """Return the record, its answer in today's words: archived text is never edited. Raises like `read_record`."""
     record = read_record(folder)
     return {**record, "answer": summarize_verdicts(upgrade_cells(read_json(folder / site_paths.VERDICTS)))["answer"]}
 

@@ -1,4 +1,4 @@
-"""Measurement families, a page each: every module here defines a `FAMILY`."""
+"""Families of measurements: each module in this package defines a `FAMILY`, which becomes a page."""
 
 import pkgutil
 

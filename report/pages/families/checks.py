@@ -1,4 +1,4 @@
-"""Checks on the study's own measurements: repeated, measured by other programs, predicted, simulated."""
+"""Checks of the study's own measurements: repeated runs, other programs, derived times and simulated verdicts."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from report.pages.figure_data import Evidence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, predicted_over_measured
 
-# Intended upper bound for wrong verdicts to each side.
+# At most this share of verdicts is meant to err to each side of the threshold.
 RARE = 0.01
 Record = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show repeated, second, predicted, simulated and disturbed measurements."""
+    """Show repeated runs, other programs, derived times, simulated verdicts, and disturbed or missing results."""
     yield from _repeated_exhibit(evidence, read_table("repeat"))
     yield from _second_program_exhibit(evidence, read_table("second"))
     yield from _derived_exhibit(evidence)
@@ -110,7 +110,7 @@ def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]
 
 
 def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Compare whole jobs with times derived from other jobs, and with their summed parts."""
+    """Compare the times of whole jobs with times derived from other jobs, and with the sums of their parts."""
     cases = sorted(records(evidence.quantity(CHECK)), key=lambda case: case["estimate"])
     if evidence.data is None or not cases:
         return
@@ -147,7 +147,7 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _simulated_exhibit(table: Any) -> Iterable[Exhibit]:
-    """Show error rates for verdicts on simulated measurements with known truth. Raises StudyError."""
+    """Show error rates for verdicts on simulated data with known truth. Raises StudyError for an outdated table."""
     if table is None:
         return
     if table["level"] != statistics.DECIDING:
@@ -229,7 +229,7 @@ def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _lacking_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show measured points that lack a metric, such as a profile without kernels or a failed graph."""
+    """Count measured points that lack a metric, for example because a profile saw no kernels or a graph failed."""
     if evidence.data is None:
         return
     table = evidence.data.table

@@ -1,4 +1,4 @@
-"""Whole training runs: accuracy, its spread and the time to a target by batch size, and whether losses agree."""
+"""Whole training runs: accuracy, its spread and time to a target by batch size, and agreement between losses."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
-    """Return a value per network, rule and batch size, for networks with at least FEWEST_BATCHES batch sizes."""
+    """Return a value per network, learning-rate rule and batch size, if FEWEST_BATCHES sizes or more exist."""
     table = pd.DataFrame(records(view.quantity(f"convergence.{what}", device=device)))
     if not len(table):
         return table
@@ -51,7 +51,7 @@ def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
 
 
 def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return changes from doubling the batch size with a tuned rate: at equal passes, and at equal updates."""
+    """Return how doubling the batch size changes `what` with tuned rates: at equal passes, and at equal updates."""
     slopes = []
     for name in (f"convergence.{what}_per_doubling", f"convergence.{what}_per_doubling_of_equal_updates"):
         slopes.append(records(view.quantity(name, device=device, learning_rate="tuned")))
@@ -191,7 +191,7 @@ def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show how far losses lie from the CPU's in float32, relative to the tolerance."""
+    """Show how far losses lie from those of PyTorch on the CPU in float32, as a share of the tolerance."""
     keys = ["model", "dtype", "backend"]
     deviations = pd.DataFrame(records(view.cases("equivalence", "loss_deviation", device=device)))
     allowed = pd.DataFrame(records(view.cases("equivalence", "loss_tolerance", device=device)))

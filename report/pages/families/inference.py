@@ -52,7 +52,7 @@ def _weight_text(case: Mapping[str, Any]) -> str:
 
 
 def _budget_sentences(cases: Iterable[Mapping[str, Any]]) -> list[str]:
-    """List the networks whose whole interval lies within each budget, each under its smallest budget."""
+    """Name the networks whose whole interval lies within a latency budget, each under its smallest budget."""
     names: dict[int, list[str]] = {}
     for case in cases:
         high = as_number(case).high
@@ -122,7 +122,7 @@ def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the speedup from ONNX Runtime over default PyTorch, and from 8-bit numbers."""
+    """Show how much faster ONNX Runtime is than default PyTorch, and 8-bit numbers than float32."""
     cases = sorted(
         cases_with_most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))),
         key=network_order,
@@ -160,7 +160,7 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Compare reading a prompt and writing text to the peak and the bandwidth."""
+    """Compare the rates of reading prompts and writing text with the arithmetic peak and the memory bandwidth."""
     rates = cases_with_most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
     rates.sort(key=lambda rate: (*_size_key(rate), str(rate["dtype"]), rate["phase"] == "decode"))
     used_by = {
@@ -220,7 +220,7 @@ def share_in_table(case: Mapping[str, Any] | None) -> str:
 
 
 def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
-    """Compare the time per written and read token, for the largest model with both."""
+    """Compare the time of a written token with that of a read token, for the largest model that has both."""
     for slow in sorted((rate for rate in rates if rate["phase"] == "decode"), key=_size_key, reverse=True):
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
@@ -233,7 +233,7 @@ def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _library_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the speedup per layer from the maker's library over PyTorch's own kernels."""
+    """Show for each layer how much faster the maker's library is than PyTorch's own kernels."""
     cases = records(view.quantity("libraries.gain"))
     if not cases:
         return

@@ -1,4 +1,4 @@
-"""Language models: written tokens compared with the memory limit, prompts, and GPU speedup."""
+"""Language models: how fast they write, compared with what memory allows, how fast they read, and GPU gains."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _FILE = ("model", "tokens", "format")
 
 
 def _fastest_cases(view: View, device: str, phase: str) -> list[Case]:
-    """Return the fastest runtime and thread count per model, format and length, by ascending rate."""
+    """Return the case with the fastest runtime and thread count per model, format and length, lowest rate first."""
     cases = records(view.quantity("language.fastest", device=device, phase=phase))
     return sorted((case for case in cases if case["format"] != "best"), key=lambda case: float(case["estimate"]))
 
@@ -52,7 +52,7 @@ def _point_label(case: Mapping[str, Any]) -> str:
 
 
 def _bandwidth_shares(view: View, device: str) -> dict[tuple[Any, ...], Case]:
-    """Map points to their memory bandwidth share in writing tokens."""
+    """Map each point to the share of the memory bandwidth that writing tokens uses."""
     cases = records(view.quantity("language.bandwidth_share", device=device))
     return {tuple(case[name] for name in _POINT): case for case in cases}
 
@@ -114,7 +114,7 @@ def _format_error(view: View, device: str, case: Mapping[str, Any]) -> str:
 
 
 def _format_gains(cases: Sequence[Case]) -> list[Any]:
-    """Compare the fastest and slowest format, for models with several."""
+    """Compare the fastest with the slowest format, for each model that has several formats."""
     gains = []
     for _, group in groupby(sorted(cases, key=lambda case: str(case["model"])), key=lambda case: str(case["model"])):
         rates = sorted(group, key=lambda case: float(case["estimate"]))
@@ -127,14 +127,14 @@ def _format_gains(cases: Sequence[Case]) -> list[Any]:
 
 
 def _runtime_sentences(cases: Sequence[Case]) -> list[str]:
-    """Count the files per fastest runtime."""
+    """Count for how many model files each runtime is the fastest."""
     most = Counter(library_name(str(case["runtime"])) for case in cases).most_common()
     counts = [f"{name} for {format_count(files, 'file')}" for name, files in most]
     return [f"Fastest: {join_words(counts)}."]
 
 
 def _core_gains(points: Sequence[Case]) -> list[Any]:
-    """Compare the most threads with one, for the same file and runtime."""
+    """Compare the rate with the most threads with that of one thread, for the same file and runtime."""
     alone = {tuple(point[name] for name in _POINT[:-1]): point for point in points if int(point["threads"]) == 1}
     many = [most_thread for most_thread in cases_with_most_threads(list(points)) if int(most_thread["threads"]) > 1]
     pairs = [(point, alone[key]) for point in many if (key := tuple(point[name] for name in _POINT[:-1])) in alone]

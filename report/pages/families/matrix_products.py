@@ -172,7 +172,7 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     most = int(cases["threads"].max())
     shapes = cases.take((cases["shape"] != "best") & (cases["threads"] == most) & ~cases["backend"].isin(LOOPS))
     table = shapes.take((shapes["m"] == shapes["n"]) & (shapes["n"] == shapes["k"])).frame
-    # A curve needs several sizes.
+    # Drop libraries that were measured at one size only, because a curve needs several.
     table = table[table.groupby(["dtype", "backend"])["n"].transform("nunique") > 1]
     if not len(table):
         return
@@ -279,7 +279,7 @@ def _format_sentences(view: View, device: str, bests: Mapping[str, Any]) -> Iter
 
 
 def _layer_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the speedup per layer from a neural network library over PyTorch's own code."""
+    """Show for each layer how much faster a neural network library is than PyTorch's own code."""
     cases = sorted(records(view.quantity("libraries.gain")), key=lambda case: float(case["estimate"]))
     if not cases:
         return

@@ -16,7 +16,7 @@ from report.pages.heading_numbers import as_number, ratios, sentence, shares
 from report.pages.verdict_words import BARS
 
 OPERATIONS, TIME = "of the operations", "of the time"
-# Threshold for "many" parallel calculations.
+# From this number on, parallel calculations count as "many".
 MANY = 1000
 _PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
 _PRODUCTS = "Matrix products are taken together with convolutions and attention."
@@ -24,9 +24,9 @@ Case = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show product shares and content effects per device, and the models' widths once."""
+    """Show the share of matrix products and the effect of their content per device, then once how wide models are."""
     yield from exhibits_per_machine(evidence, _machine_exhibits)
-    # Use the machine with the most models: counts are the same on all machines.
+    # Counts are the same on all machines, so use the machine on which the most models were counted.
     most, widest = 0, None
     for view in evidence.views:
         widths = records(view.quantity("sequential.parallel_width", level="median"))
@@ -58,7 +58,7 @@ def _percent_text(share: float) -> str:
 
 
 def _training_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show both shares per model at its largest batch; the table has all batches."""
+    """Show the share of matrix products in operations and in time; the chart has only the largest batch per model."""
     counts = {
         model_and_batch(case): case
         for case in _usual_cases(records(view.quantity("training.matmul_flop_share", device=device)))
@@ -166,7 +166,7 @@ def _width_exhibit(widths: list[Case], levels: list[Case]) -> Exhibit:
 
 
 def _content_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Compare the rate on other data with random normal data."""
+    """Compare the rate of products of other data with the rate of products of random normal data."""
     cases = sorted(records(view.quantity("content.speed_ratio", device=device)),
                    key=lambda case: (case["dtype"], case["backend"], case["content"]))  # fmt: skip
     if not cases:

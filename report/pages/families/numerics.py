@@ -15,7 +15,7 @@ from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, Place, Sentence, sentence
 from report.quantities.ladder import LOOPS
 
-# Changes between two results, from those that must not matter to those that must.
+# Changes to how a product is computed, from those that must not change the result to those that must.
 _METHODS = {
     "cell_order": "entries worked out in another order",
     "permuted": "rows and columns in other places, by a library",
@@ -42,7 +42,7 @@ def _format_ulp(value: float) -> str:
 
 
 def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the largest difference in an entry per change, as the range over all cases."""
+    """Show the largest difference in an entry for each change, as a range over all cases."""
     parts = [
         view.quantity(f"numerics.spread_{which}_cell{end}_ulp") for which, end in (("across", "s"), ("within", ""))
     ]
@@ -105,7 +105,7 @@ def _spread_title(most: Any) -> Sentence:
 
 
 def _exact_place(value: float, words: Callable[[float], str]) -> Place:
-    """Return a place for an exact number."""
+    """Return the content of a placeholder for an exact number."""
     return Place(((Number(float(value), float(value), float(value), most=math.inf),),), words)
 
 

@@ -1,4 +1,4 @@
-"""Orchestration: time that training loops lose to data preparation, idle GPUs, and jobs on several devices."""
+"""Orchestration: the time that training loops lose to data preparation, idle time of GPUs, and multi-device jobs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT, STEP = "waiting for the next batch", "training step"
 
 
 def _sort_key(case: Mapping[str, Any]) -> tuple[str, str, int]:
-    """Return a sort key: device, model, then source by preparation effort."""
+    """Return a sort key: device, model, then data source, those that need the least preparation first."""
     return str(case["device"]), str(case["model"]), [*SOURCES].index(str(case["source"]))
 
 
@@ -65,7 +65,7 @@ def _lost_time_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _turn_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Break down an iteration in the loop with the longest wait, by source and worker count."""
+    """Split the iterations of the loop with the longest wait into waiting and training, by source and worker count."""
     wait_shares = records(view.quantity("orchestration.wait_share"))
     turns = {_turn_key(record): record for record in records(view.cases("orchestration"))}
     wait_shares = [case for case in wait_shares if _turn_key(case) in turns]
@@ -147,7 +147,7 @@ def _idle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Compare the rate per rank with a single rank."""
+    """Compare the rate of each rank in a job with the rate of a rank alone."""
     cases = records(view.quantity("several_devices.efficiency"))
     if not cases:
         return
@@ -183,7 +183,7 @@ def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _gpu_count_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show how many GPUs it takes to hold a model in training, for the largest and smallest GPU memory."""
+    """Show how many GPUs a model in training needs, for the GPU with the most memory and the one with the least."""
     by_model: dict[str, list[dict[str, Any]]] = {}
     for record in records(evidence.quantity("several_devices.gpus_needed")):
         by_model.setdefault(str(record["model"]), []).append(record)

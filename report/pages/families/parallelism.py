@@ -22,7 +22,7 @@ _LINEAR = "as many times as long as paths"
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show cores, threads in flight, divergence and sustained load, for each node."""
+    """Show for each node the gain from cores and threads, and the cost of divergence and sustained load."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -35,7 +35,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _core_gains(view: View) -> list[dict[str, Any]]:
-    """Return the speedup from one to all cores per kind of work: efficiency times thread count."""
+    """Return how much faster all cores are than one for each kind of work: efficiency times thread count."""
     works = [
         ("gemm.scaling_efficiency", {"backend": "best", "shape": "best"}, "matrix products in {dtype}"),
         ("bandwidth.scaling_efficiency", {"backend": "best", "op": "triad"}, "triad from main memory in {dtype}"),
@@ -86,7 +86,7 @@ def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _gain_title(cases: list[dict[str, Any]], most: int) -> Sentence:
-    """Report the largest and smallest certain gain."""
+    """Return a title with the largest and the smallest gain that are certain."""
     certain = [case for case in cases if (as_number(case).low or 0) > 1]
     ends = list({str(case["label"]): case for case in (certain[-1], certain[0])}.items()) if certain else []
     gains = join_words([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
@@ -131,7 +131,7 @@ def _thread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the slowdown if a group of 32 takes different paths, per device."""
+    """Show for each device how much longer work takes if the members of a group of 32 take different paths."""
     cases = records(view.quantity("parallelism.divergence_cost"))
     if not cases:
         return

@@ -1,4 +1,4 @@
-"""Published measurements: CPUs replaced by one GPU, its lead in training and memory, and our CPU in comparison."""
+"""Published measurements: how many CPUs a GPU replaces, its lead in training and memory, and our CPU beside others."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from report.pages.machine_selection import filter_cases
 from report.pages.verdict_words import BARS, format_interval
 from report.quantities.published import machine_name
 
-# Claims with published evidence to draw; the band is the threshold in TRAINING.
+# Claims whose published evidence is drawn. The shaded band in figures is the threshold of the claim TRAINING.
 TRAINING, DESKTOP, SERVER = "G09", "W07", "G06"
 # Caveats on CPU figures, by source.
 _REMARKS = {
@@ -63,7 +63,7 @@ def _range_text(case: Mapping[str, Any]) -> str:
 
 
 def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
-    """Chart the server processors that the slowest and fastest GPU in a round replace, per job."""
+    """Draw for each job how many server processors the slowest and the fastest GPU of a round replace."""
     jobs = sorted(document["replaced"], key=lambda job: (not job["training"], -job["most"]["estimate"]))
     best = {kind: [job["most"]["estimate"] for job in jobs if job["training"] is kind] for kind in (True, False)}
     kinds = [f"{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
@@ -100,7 +100,7 @@ def _replaced_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the smallest and largest lead per GPU, in its newest round."""
+    """Show each GPU's smallest and largest lead over a server in training, in the newest round with that GPU."""
     by_gpu: dict[tuple[bool, str], list[dict[str, Any]]] = {}
     for case in _published_cases(evidence, TRAINING):
         if case["baseline"] == "server":
@@ -138,7 +138,7 @@ def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Compare GPU memory bandwidth with a desktop's (different programs) and a server's (same program)."""
+    """Compare GPU memory bandwidth with a desktop's, by different programs, and a server's, by the same program."""
     published = evidence.data.published.records_by_key if evidence.data else {}
     by_claim = {claim: _published_cases(evidence, claim) for claim in (DESKTOP, SERVER)}
     if not all(by_claim.values()):
@@ -220,7 +220,7 @@ def _counterpart_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show CPUs replaced by a GPU, its lead in training and memory, and our CPU as a baseline."""
+    """Show how many CPUs a GPU replaces, the GPU's lead in training and memory, and our CPU beside published ones."""
     for exhibits in (_replaced_exhibit, _training_exhibit, _memory_exhibit, _counterpart_exhibit):
         yield from exhibits(evidence)
 

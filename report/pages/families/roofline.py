@@ -1,4 +1,4 @@
-"""Roofline: rates under a machine's two ceilings, the limiting one, and predictions from few numbers."""
+"""Roofline: rates that memory and arithmetic allow a step, which of the two limits it, and predictions of times."""
 
 from __future__ import annotations
 
@@ -108,7 +108,10 @@ def _roofline_exhibit(view: View, device: str, name: str, steps: pd.DataFrame, c
 
 
 def _limit_share(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
-    """Relate a step to its limit; above the peak is impossible, above memory means cached."""
+    """Return a step's rate as a share of its limit.
+
+    A rate above the arithmetic peak is impossible; a rate above what memory allows means that caches hold the data.
+    """
     limit = min(roof["peak"], row["x"] * roof["bandwidth"]) / 1e9
     ends = {"estimate": row["rate"] / limit, **{end: row[end] / limit for end in ("low", "high")}}
     over_peak = {end: value * limit * 1e9 / roof["peak"] for end, value in ends.items()}
@@ -151,7 +154,7 @@ def _step_label(row: dict[Any, Any], dtype: bool = True) -> str:
 
 
 def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> Iterable[Exhibit]:
-    """Show each step's time share in memory-bound operators; the chart has only the most common format."""
+    """Show the share of time in operators that memory limits, per step; the chart has only the most common format."""
     cases = records(view.quantity("roofline.memory_bound_share", device=device, threads=threads))
     cases = sorted(cases, key=lambda case: (list(PHASES).index(case["phase"]), -case["estimate"], case["model"]))
     if not cases:
@@ -191,7 +194,7 @@ def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> I
 
 
 def _prediction_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the median prediction error by work type and input count."""
+    """Show the median error of predictions by kind of work and by how many numbers of the machine are known."""
     fits = [prediction for prediction in predict_places(view.data, view.node)
              if prediction.labels["device"] == device and prediction.labels["ceilings"] == "fitted"]  # fmt: skip
     if not fits:

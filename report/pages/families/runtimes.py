@@ -1,4 +1,4 @@
-"""Inference ladder per network: default PyTorch, tuned, fastest runtime, fastest number format."""
+"""Inference ladder: each network in default PyTorch, when tuned, in the fastest runtime and in the fastest format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.inference import BEST, DEFAULT, RUNTIME, TUNED
 
 Case = dict[str, Any]
-# Rungs in the figure; the table has all.
+# Rungs of the ladder that the figure shows; the table shows all rungs.
 DRAWN = (TUNED, RUNTIME, BEST)
 _REQUEST = ("model", "batch", "threads")
 _MOST_REASONS = 3
@@ -41,7 +41,7 @@ def network_order(case: Mapping[str, Any]) -> tuple[int, float, str]:
 
 
 def group_by_request(cases: Iterable[Case]) -> dict[tuple[Any, ...], dict[str, Case]]:
-    """Group rungs by request, then by rung name, in page order."""
+    """Map each request (model, batch and threads) to its rungs by name, in page order."""
     groups: dict[tuple[Any, ...], dict[str, Case]] = {}
     for case in sorted(cases, key=lambda case: (network_order(case), case["batch"], -case["threads"], case["place"])):
         groups.setdefault(tuple(case[name] for name in _REQUEST), {})[str(case["rung"])] = case
@@ -59,9 +59,9 @@ def runtime_label(case: Mapping[str, Any]) -> str:
 
 
 def ladder_chart(view: View, device: str, name: str, heading: str, short: bool = False) -> Chart | None:
-    """Chart single requests on a device, a row per network; None if nothing was measured.
+    """Return a chart of single requests on a device, with a row per network; None if nothing was measured.
 
-    short: only published networks with the smallest and largest gain per input kind.
+    short: True shows, for each kind of input, only the published networks with the smallest and the largest gain.
     """
     wanted = {name: group_by_request(single_requests(records(view.quantity(f"inference.{name}", device=device))))
               for name in ("ladder", "ladder_gain")}  # fmt: skip
@@ -97,14 +97,14 @@ def _extreme_requests(gains: Mapping[tuple[Any, ...], Mapping[str, Case]]) -> se
 
 
 def _network_row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[str, Any]:
-    """Return a network's chart row; rungs with the same measurement as the rung below get no mark."""
+    """Return a network's chart row; a rung gets no mark if a lower rung has the same runtime and number format."""
     by_step: dict[str, Case] = {}
     by_label = {runtime_label(times[DEFAULT]): times[DEFAULT]}
     for step in DRAWN:
         if step in gains and runtime_label(gains[step]) not in by_label:
             by_step[step] = gains[step]
             by_label[runtime_label(gains[step])] = times[step]
-    # If nothing is faster than the default, draw BEST.
+    # If nothing is faster than the default, draw BEST, so that the row has a mark.
     drawn_steps = by_step or {BEST: gains[BEST]}
     marks = [
         {"step": step, "one_round": is_single_round(case), **scale_case(case, 1.0)}
@@ -133,9 +133,9 @@ def single_gains(view: View, device: str) -> list[Case]:
 
 
 def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
-    """Return the machine whose CPU has the most sure gains for published networks, and its gains.
+    """Return the machine whose CPU has the most sure gains, and the gains of published networks on that CPU.
 
-    Prefers the user's own machines. None if no gain is sure and narrow.
+    The user's own machines come before others. Returns None if no gain is sure, as defined in `sure_gains`.
     """
     by_view = [
         (view, [single_gain for single_gain in single_gains(view, "cpu") if is_known(str(single_gain["model"]))])
@@ -206,7 +206,7 @@ def _errors_by_point(view: View, device: str) -> dict[tuple[Any, ...], float]:
 
 
 def _gain_sentences(view: View, device: str) -> list[Sentence]:
-    """Report gains at equal precision, and from the number format alone."""
+    """State what the fastest runtime gains in float32, and what the fastest number format gains over float32."""
     equal = single_requests(records(view.quantity("inference.runtime_gain", device=device)))
     formats = single_requests(records(view.quantity("inference.format_gain", device=device)))
     lows = [low for case in equal if (low := as_number(case).low) is not None]
@@ -222,7 +222,7 @@ def _gain_sentences(view: View, device: str) -> list[Sentence]:
 
 
 def _fastest_sentences(view: View, device: str) -> list[str]:
-    """Count the networks per fastest runtime, in float32 and overall."""
+    """Count for how many networks each runtime is the fastest, in float32 and over all number formats."""
     sentences = []
     for which, cases in (
         ("in float32", records(view.quantity("inference.runtime_gain", device=device))),

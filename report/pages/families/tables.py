@@ -1,4 +1,4 @@
-"""Work on tables: rates per operation, fastest library vs pandas, boosted trees, and GPU vs its host."""
+"""Work on tables: operations, the fastest library compared with pandas, boosted trees, and GPUs and their hosts."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _boosting_exhibit(view: View, name: str, phase: str) -> Iterable[Exhibit]:
-    """Show times for a fit on the most rows or a prediction for the fewest, by library and threads."""
+    """Show fit or prediction times by library; the title has the fit on most rows or the prediction on fewest."""
     cases = records(view.quantity(f"boosting.{phase}_s"))
     cases = [case for case in cases if case["backend"] != "best"]
     if not cases:

@@ -1,4 +1,4 @@
-"""Time to train: published trainings derived for each machine, and jobs run to completion."""
+"""Time to train: the derived time of published trainings on each machine, and the measured time of whole jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from report.quantities.time_to_train import fastest_jobs
 from report.quantities.train_hours import DAYS
 from report.quantities.whole_runs import coverage
 
-# Hours.
+# Length of a day and of a year, in hours.
 _DAY, _YEAR = 24.0, 8766.0
 Case = dict[str, Any]
 

@@ -23,7 +23,7 @@ _STEP = ["device", "model", "batch", "dtype"]
 
 
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
-    """Return each model's rungs, slowest first, at the batch size with the most distinct rates."""
+    """Return each model's rungs (ways to train, plainest first) at its batch size with the most distinct rates."""
     rungs_by_step: dict[tuple[str, int], Rungs] = {}
     for case in sorted(records(view.quantity("training.ladder")), key=lambda case: (case["place"], case["estimate"])):
         rungs_by_step.setdefault((str(case["model"]), int(case["batch"])), {})[str(case["rung"])] = case
@@ -37,9 +37,10 @@ def ladders(view: View) -> dict[tuple[str, int], Rungs]:
 
 
 def largest_tuning_gain(evidence: Evidence) -> dict[str, Any] | None:
-    """Find the largest certain gain from tuning on the same cores: model, view, batch, gain; None if there is none.
+    """Find the largest certain gain from tuning on the same cores; return its model, view, batch and gain, or None.
 
-    A gain is certain if its interval lies above 1 and spans less than WIDE. Prefers the user's own machines.
+    A gain is certain if its interval lies above 1 and the bounds differ by less than the factor WIDE. The user's own
+    machines come before others.
     """
     gains: list[dict[str, Any]] = [
         {"model": model, "view": view, "batch": batch, "gain": gain}
@@ -52,7 +53,7 @@ def largest_tuning_gain(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show rungs per model, published networks, and captured steps compared with eager ones, for each node."""
+    """Show for each node the rungs of each model, steps of published networks, and gains from capturing steps."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -149,7 +150,7 @@ def _point_key(case: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _format_gains(cases: Iterable[Mapping[str, Any]]) -> list[Number]:
-    """Return speedups from the fastest other format over float32, per network and batch."""
+    """Return how much faster the fastest other format is than float32, for each network and batch."""
     pairs: dict[tuple[Any, ...], dict[bool, Mapping[str, Any]]] = {}
     for case in sorted(cases, key=lambda case: float(case["estimate"])):
         pairs.setdefault((case["model"], case["batch"]), {})[case["dtype"] == "float32"] = case
@@ -157,7 +158,7 @@ def _format_gains(cases: Iterable[Mapping[str, Any]]) -> list[Number]:
 
 
 def captured_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the speedup from launching a step as one graph, compared to operator by operator."""
+    """Show how much faster a step is if it is launched as one graph, not operator by operator."""
     cases = sorted(
         records(view.quantity("training.capture_gain")),
         key=lambda case: (str(case["model"]), int(case["batch"]), str(case["dtype"])),

@@ -24,7 +24,7 @@ MEMORIES = {"pinned": "pinned host memory", "pageable": "pageable host memory"}
 OPS = {"elementwise": "sigmoid", "gemv": "matrix times vector", "gemm": "matrix product", "mlp": "two layers"}
 PARTS = {REST: "launching and waiting", "h2d": "copying there", "compute": "computing", "d2h": "copying back"}
 PLAIN = {"uses": 1, "dtype": "float32"}
-# Typical setup in programs with pinned memory.
+# The usual way to run requests: from pinned host memory, with kernels launched one by one.
 USUAL = {"host_memory": "pinned", "launch": "eager"}
 BASELINES = {"core": "CPU, one core", "node": "CPU, all cores"}
 KILO, MICRO = 1e3, 1e-6
@@ -90,7 +90,7 @@ def _pick_sizes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the time per request phase."""
+    """Show how the time of a request is divided between its phases."""
     whole = records(view.quantity("offload.request_time", device=device, **PLAIN, **USUAL))
     phases = records(view.quantity("offload.phase_share", device=device, **PLAIN, **USUAL, clock="device"))
     bars: list[dict[str, Any]] = []
@@ -140,7 +140,7 @@ def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 def _request_exhibit(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit]:
     """Show request times by data size, for each GPU and for the CPU alone."""
     hosts = per_second(host_rates(view.data))
-    # Keep only square products: other shapes do not fit on their curve.
+    # Keep only square products, because products of other shapes do not lie on the same curve.
     alone = [case for case in (records(hosts.filter(node=view.node, **PLAIN)) if len(hosts) else [])
              if case["op"] != "gemm" or case["m"] == case["n"] == case["k"]]  # fmt: skip
     gpu_requests = records(view.quantity("offload.request_time", **PLAIN, **USUAL)) if devices else []

@@ -15,7 +15,7 @@ from report.pages.verdict_words import NOTHING
 from report.quantities.libraries import CUDA
 
 NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA"}
-# Rate column and unit per kernel.
+# The summary column with the rate of each kernel, and its unit.
 RATES = {"naive": ("flop_per_s", "FLOP/s"), "tiled": ("flop_per_s", "FLOP/s"), "triad": ("bytes_per_s", "B/s")}
 # Threshold in claim N10, in percent: below this share of CUDA's rate, most cores would be idle.
 IDLE = 50.0
@@ -46,7 +46,7 @@ def _rates(view: View) -> dict[tuple[Any, ...], tuple[dict[str, Any], str]]:
 
 
 def _share_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Compare other interfaces with CUDA on a GPU, and the naive kernel with the library's."""
+    """Compare rates in other interfaces with the rate in CUDA, and CUDA's naive product with the library's."""
     cases = records(view.quantity("without_cuda.rate_share"))
     if not cases:
         return
