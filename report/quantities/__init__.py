@@ -1,6 +1,6 @@
-"""Named functions from tidy data to estimates, which claims refer to by name.
+"""Quantities: named functions that compute estimates from tidy data. Claims refer to them by name.
 
-To add a quantity, decorate one function in any module here.
+To add a quantity, decorate a function with `quantity` in any module here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ RESERVED = frozenset(
 class Quantity:
     """A registered quantity.
 
-    kinds: device kinds that it needs, empty for any. labels: names that a claim's scope may use. ceiling: upper bound;
-    a case with its whole interval above it comes from a disturbed measurement and decides nothing. formulas: formulas
-    behind its `DerivedEstimates`. checked: for a derived quantity, the quantity that compares its model to
-    measurements; ARITHMETIC if it only combines figures; '' if nothing checks it, so that it cannot decide alone.
-    reads: experiments that it uses if they are present.
+    kinds: device kinds that the quantity needs, empty if any will do. labels: label names that a claim's scope may use.
+    ceiling: largest possible value; a case whose whole interval lies above it comes from a disturbed measurement and
+    decides nothing. formulas: formulas behind the quantity's `DerivedEstimates`. checked: for a derived quantity, the
+    name of the quantity that compares its model to measurements, or ARITHMETIC if it only combines figures, or '' if
+    nothing checks it, so that it cannot decide a claim alone. reads: experiments whose data the quantity uses if they
+    are present.
     """
 
     name: str
@@ -48,11 +49,11 @@ class Quantity:
 
     @property
     def decides(self) -> bool:
-        """Tell if it may decide a claim alone."""
+        """Tell if the quantity may decide a claim alone."""
         return self.tier != "derived" or bool(self.checked)
 
     def estimates(self, data: Dataset) -> Estimates:
-        """Compute the estimates, and drop intervals entirely above the ceiling. Raises MissingSourceError."""
+        """Compute the estimates; intervals entirely above the ceiling become unknown. Raises MissingSourceError."""
         estimates = self.compute(data)
         if self.ceiling is None:
             return estimates
@@ -104,7 +105,7 @@ def quantity(
     common = ("node", "device") if experiments else ()
 
     def register(compute: Compute) -> Compute:
-        # Cached, because quantities call each other.
+        # The result is cached per dataset, because quantities call each other.
         compute = cached_per_dataset(compute)
         _REGISTRY[name] = Quantity(
             name,
@@ -138,8 +139,8 @@ def summary_quantity(
 ) -> Compute:
     """Register one metric of an experiment as a quantity; `how` becomes its docstring.
 
-    experiment, metric: default to the two parts of the name. by: labels to keep, all by default. points: function to
-    read the points, if they differ from the summary.
+    experiment, metric: by default the two parts of the name. by: labels to keep, by default all. points: function that
+    returns the metric's estimates in place of `data.summary`.
     """
     parts = name.split(".")
     experiment, metric = experiment or parts[0].replace("_", "-"), metric or parts[1]

@@ -13,11 +13,11 @@ from report.quantities import quantity
 from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.training import speedup
 
-# Level label to the metric with its width.
+# Value of the label `level`, and the metric that counts the width of that level.
 WIDTHS = {"median": "median_width", "widest": "width"}
-# Counting method to its metric: a sum counts as one operator, or as a tree of additions.
+# Value of the label `counted`, and its metric. A sum counts as one operator, or as a tree of additions.
 LEVELS = {"operators": "levels", "operators, sums as trees": "span"}
-# The transformer whose multiply-adds per byte are closest to the LSTM's.
+# Name prefix of the LSTMs, and the transformer whose multiply-adds per byte are closest to the LSTM's.
 RECURRENT, TRANSFORMER = "lstm-", "gpt-1m"
 # Largest ratio between the operation counts of two comparable steps.
 SIMILAR_FACTOR = 1.5
@@ -26,14 +26,14 @@ _counted_quantity = partial(quantity, experiments=["models"], device="cpu")
 
 
 def counted_metric(data: Dataset, metric: str) -> Estimates:
-    """Return a property that the experiment `models` counts; exact, and equal on every machine."""
+    """Return a model property that the experiment `models` counts. It is exact, and equal on every machine."""
     points = data.summary("models", metric).keep_labels("node", "device", "model")
     exact = points.label(low=points["estimate"], high=points["estimate"], se=np.nan, df=np.inf)
     return Estimates(exact.frame, log=False)
 
 
 def labelled_counts(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimates:
-    """Join several counted properties, told apart by a label."""
+    """Join several counted properties in one table, in which the label `label` names the property."""
     return concat_estimates([counted_metric(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 

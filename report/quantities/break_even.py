@@ -16,7 +16,7 @@ _ELECTRICITY = (
 )
 
 
-# Purchases: name, price entry, GPU count, machine to hire, and the entry for the power per GPU.
+# Each purchase has a name, a price entry, a GPU count, a machine to hire instead, and an entry for the power per GPU.
 BOUGHT = (
     ("H100 PCIe", "h100-pcie.usd", 1.0, "lambda-1x-h100-pcie", "h100-pcie.power_w"),
     ("H200 in a system", "h200.usd_in_system", 1.0, "aws-p5en.48xlarge", "h200.power_w"),
@@ -66,7 +66,8 @@ def break_even_hours(data: Dataset) -> DerivedEstimates:
 
 
 _SERVED = "deepseek-v3"
-# Shares relative to the documented traffic, by decades: no source says how few tokens most services serve.
+# Traffic relative to the documented traffic. It spans two decades, because no source says how few tokens most services
+# serve.
 SHARES = (1.0, 0.1, 0.01)
 SERVE = Formula(
     "T = o * G / (f * m * g)",

@@ -1,4 +1,4 @@
-"""The largest training runs without GPUs: servers, days, watts and dollars (see `cpu_servers` for the rates)."""
+"""Servers, days, watts and dollars that the largest training runs take without GPUs, at the rates in `cpu_servers`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
 from report.quantities.whole_runs import CHECK
 
 LARGEST = "llama31-405b"
-# Days to finish: the third article's figure, and the one in the feasibility claim.
+# Days in which the run must finish: the third article's figure, and the figure in the feasibility claim.
 SPANS = (54, DAYS)
 GPU_MACHINE, OTHER_GPU_MACHINE = "aws-p5.48xlarge", "lambda-8x-h100-sxm"
 _EIGHT = "mlperf-training-3.1.8xh100.bert_sequences_per_s"
@@ -50,7 +50,7 @@ _GPU_COST: Symbols = {
 
 
 def _formulas(text: str, unit: str, symbols: Symbols, rates: Mapping[str, Rate]) -> dict[str, Formula]:
-    """Build one formula per rate; RATE in `text` stands for the rate's own text."""
+    """Build one formula per rate: the rate's own formula replaces RATE in `text`."""
     return {
         name: Formula(text.replace("RATE", f"({rate.text})"), unit, {**rate.symbols, **symbols})
         for name, rate in rates.items()
@@ -142,7 +142,7 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
 
 
 def run_requirements(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, DerivedEstimates]]:
-    """Compute what the largest run takes on each server kind: other units for the claims."""
+    """Compute servers, days, power and cost of the largest run on each server kind; claims state these results."""
     gpus = data.figure(f"{LARGEST}.gpus")
     return [
         *((f"servers for {days} days", "servers", derive(_server_counts(data, kinds, days))) for days in SPANS),

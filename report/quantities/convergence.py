@@ -1,12 +1,13 @@
 """Whole training runs: accuracy and its spread over seeds against the batch size, and the time to the target.
 
-The seed is the unit for intervals: its value is the mean over rounds, which repeat the seed. All runs train and test on
-the same images, so an interval covers other initial weights and orders, not other images.
+Intervals treat the seeds as samples. A seed's value is the mean over rounds, because every round repeats the same
+seeds. All runs train and test on the same images, so an interval covers other initial weights and image orders, but not
+other images.
 
 Three rules choose the learning rate for a batch, all from the same runs: `fixed`, the base rate; `linear`, the base
 rate times batch / BASE_BATCH (Goyal et al. 2017, "Accurate, large minibatch SGD"); and `tuned`, the rate with the
 highest mean accuracy on the validation images, which are used neither to train nor to test. The interval for a tuned
-batch takes that choice as given.
+batch does not include the uncertainty of that choice.
 
 Batches are compared at equal epochs (passes over the images), where a larger batch gets fewer weight updates, and at
 equal updates, where it sees more images. Shallue et al. 2019, "Measuring the effects of data parallelism on neural
@@ -32,7 +33,7 @@ from report.quantities import quantity
 
 BASE_BATCH = 32
 RULES = ("fixed", "linear", "tuned")
-# Fewest learning rates to tune, and fewest batches and seeds to fit a trend.
+# Tuning needs at least this many learning rates; a trend needs at least this many batches and seeds.
 FEWEST_RATES, FEWEST_BATCHES, FEWEST_SEEDS = 3, 3, 3
 
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
@@ -53,7 +54,7 @@ def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
     samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
     ok = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
     runs = ok.groupby([*POINT, "sample"])["value"].mean().reset_index()
-    # Parse each text once: points recur in every seed and on every node.
+    # Parse each parameter text only once, because it recurs for every seed and on every node.
     codes, texts = pd.factorize(runs["params"])
     params = pd.DataFrame([json.loads(text) for text in texts], columns=["data", "model", "batch", "rate", "epochs"])
     source_rows = pd.Series(data.source_rows(runs), runs.index, dtype=object)
@@ -64,7 +65,7 @@ def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
 
 @cached_per_dataset
 def chosen_points(data: Dataset) -> pd.DataFrame:
-    """Return the points that each rule chooses: _SERIES labels, batch, learning_rate (a rule), rate and detail."""
+    """Return one row per batch and rule: _SERIES labels, batch, learning_rate (the rule's name), rate and detail."""
     by = [*_SERIES, "batch"]
     means = seed_values(data, "validation_accuracy").groupby([*by, "rate"])["value"].mean().reset_index()
     rates = means.groupby(by)["rate"]
@@ -122,9 +123,10 @@ def spread(data: Dataset) -> Estimates:
 
 
 def spreads(values: list[Floats]) -> statistics.PointEstimates:
-    """Compute the spread within each set; the interval is Student's t for the logarithm of the mean distance.
+    """Compute the spread within each set of values; its interval is Student's t on the logarithm of the mean distance.
 
-    For n normal values, the mean distance to their own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n).
+    For n normal values with standard deviation sigma, the expected mean distance to their own mean is sigma sqrt(2 /
+    pi) sqrt((n - 1) / n).
     """
     n = np.array([len(value) for value in values], dtype=int)
     joined, starts = np.concatenate([np.empty(0), *values]), np.cumsum(n) - n
@@ -134,7 +136,8 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
     se = np.sqrt(np.add.reduceat((distance - np.repeat(mean, n)) ** 2, starts) / (n - 1) / n)
     with np.errstate(invalid="ignore", divide="ignore"):
         half = statistics.half_width(se / mean, n - 1)
-    # If all seeds agree exactly, se / mean is 0 / 0 and the interval is nan, as intended: other seeds might differ.
+    # If all seeds agree exactly, se / mean is 0 / 0, so the interval is nan. This is intended, because other seeds
+    # might differ.
     ends = mean * np.exp(-half), mean * np.exp(half)
     return statistics.PointEstimates(mean, *ends, se, n - 1.0, np.zeros(len(n), dtype=bool))
 
@@ -149,7 +152,8 @@ def slope_weights(batches: Floats) -> Floats:
 def _trend_series(data: Dataset, equal: str) -> list[tuple[dict[str, Any], Floats, list[Floats]]]:
     """Return each series with a trend: a row (labels, counts, detail, source_rows), batches, and accuracies per batch.
 
-    equal: the quantity that is equal for all batches in a series: epochs (passes over the images) or weight updates.
+    equal: `epochs` (passes over the images) or `updates` (of the weights), whichever is equal for all batches in a
+    series.
     """
     points = rule_points(data, "test_accuracy")
     if equal == "updates":
@@ -160,7 +164,7 @@ def _trend_series(data: Dataset, equal: str) -> list[tuple[dict[str, Any], Float
     counts, batch, source_rows = (points[name].to_numpy() for name in ("n_samples", "batch", "source_rows"))
     values, series = _arrays(points), []
     groups: Any = points.groupby(names).indices
-    # Ordered by first point. Arrays, because data frames are slow for few points.
+    # Series appear in the order of their first row. The loop uses arrays, because data frames are slow for few rows.
     for key, rows in sorted(groups.items(), key=lambda group: group[1][0]):
         if len(rows) >= FEWEST_BATCHES:
             n, batches = int(counts[rows].min()), batch[rows].astype(float)
@@ -216,11 +220,11 @@ def _slopes_of_spreads(data: Dataset, equal: str) -> Estimates:
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
     """Fit the least-squares slope of the spread over log2(batch): estimate, low, high, se and df.
 
-    The interval combines the intervals of the spreads, which are skewed and differ in width: Zou & Donner 2008, Stat.
-    Med. 27(10):1693 (method of variance estimates recovery). In simulations with ten seeds and spreads that differ up
-    to tenfold, it covered the true slope in 94 to 97% of cases for normal values, and in 90 to 95% for skewed values
-    and Student's t with 4 df; a t interval for the seeds' own slopes in 87 to 95%, a jackknife for standard deviations
-    in 80 to 97%. `tests/report/quantities/test_convergence.py` repeats some simulations.
+    The interval combines the intervals of the spreads, which are skewed and differ in width, by the method of variance
+    estimates recovery (Zou & Donner 2008, Stat. Med. 27(10):1693). In simulations with ten seeds and spreads that
+    differ up to tenfold, it covered the true slope in 94 to 97% of cases for normal values, and in 90 to 95% for skewed
+    values and Student's t with 4 df. A t interval for the seeds' own slopes covered it in 87 to 95%, and a jackknife
+    for standard deviations in 80 to 97%. `tests/report/quantities/test_convergence.py` repeats some simulations.
     """
     (slope,) = slopes_of_spreads([batches], [values])
     return slope
@@ -248,7 +252,7 @@ def time_to_target_s(data: Dataset) -> Estimates:
     shares = rule_points(data, "reached_share")
     reached = shares[shares["values"].map(min) >= 1]
     times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
-    # Variation within one machine says nothing about another.
+    # Each machine is a group of its own, because variation within one machine says nothing about another.
     machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
     estimates = statistics.estimate_on_log_scale(_arrays(times), machines)
     return Estimates.from_points(times.drop(columns="values"), estimates, log=True)

@@ -1,9 +1,10 @@
-"""Servers without GPUs, and three kinds of evidence for their training rate.
+"""Servers without GPUs, and the evidence for their training rate.
 
-measured: the rate per core at which a node that is itself a server trains a transformer, corrected by whole runs (see
-`whole_runs`), scaled to a server's cores. scaled: the same for a smaller machine; it says little about servers and
-enters no verdict. documented: in MLPerf Training 3.1 a cluster of 16 servers without GPUs trained BERT large on matrix
-units. rated: the same servers at the share of rated peak that GPUs reached; a paper figure that enters no verdict.
+measured: a node that is itself a server trains a transformer; its rate per core, corrected by whole runs (see
+`whole_runs`), is scaled to a server's cores. scaled: the same for a smaller machine, which says little about servers
+and enters no verdict. documented: in MLPerf Training 3.1, a cluster of 16 servers without GPUs trained BERT large on
+matrix units. rated: the same servers, at the share of rated peak that GPUs reached; this theoretical figure enters no
+verdict.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from report.quantities.derived import six_flop, utilisation
 from report.quantities.training import best_rates
 from report.quantities.whole_runs import correct_estimates
 
-# The server in the third article (W15).
+# Cores of the server in the third article (W15).
 SERVER_CORES = 128
-# Hourly machines by CPU vendor: the default, and substitutes.
+# Machines to hire by the hour, by CPU vendor: the default machine, and its substitutes.
 PRICED = {
     "AuthenticAMD": ("c7a.48xlarge", ("m7a.48xlarge", "c8a.48xlarge", "m8a.48xlarge")),
     "GenuineIntel": ("c7i.48xlarge", ("m7i.48xlarge",)),
@@ -53,13 +54,13 @@ CORES: Symbols = {"c": ("cores of that server", "1")}
 
 @dataclass(frozen=True)
 class Rate:
-    """Evidence for a server's rate: its formula as text, and the symbols."""
+    """A server's rate: its formula as text, and the symbols in that formula."""
 
     text: str
     symbols: Symbols
 
 
-# First for the priced server; then for a server without a price, to count servers.
+# PRICED_RATES are for a server with a price; OWN_RATES are for a server without one, and serve to count servers.
 PRICED_RATES = {
     "measured": Rate("R / t * x * v * s", {**_CORE_SYMBOLS, **SIZE, **_KEPT}),
     "documented": Rate("Q / m * w * B * L / c * x * v", {**BERT_SYMBOLS, **CORES, **SIZE}),
@@ -101,7 +102,7 @@ def machine_size(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
 
 
 def bert_inputs(data: Dataset) -> dict[str, Input]:
-    """Return the inputs in BERT_SYMBOLS: MLPerf Training 3.1's cluster on BERT large. Raises MissingSourceError."""
+    """Return the inputs in BERT_SYMBOLS for the cluster that trained BERT large. Raises MissingSourceError."""
     names = ["bert-large.layers", "bert-large.width"]
     layers, width = map(data.figure, names)
     return {
@@ -109,7 +110,7 @@ def bert_inputs(data: Dataset) -> dict[str, Input]:
         "m": assumed_input(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
         "w": six_flop(),
         "B": computed_input(data, names, 12 * layers * width**2, "1", "12 x layers x width^2"),
-        # Up to twice as many if padding is computed and counted.
+        # The upper bound is twice as many tokens, in case padding is computed and counted.
         "L": documented_input(data, "bert-wikipedia.tokens", high=512.0),
     }
 
@@ -122,7 +123,7 @@ def _instructions(cpu: Mapping[str, Any]) -> str:
 
 
 def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
-    """Return size, price and description for a CPU vendor's hourly machine; `{}` stands for the instructions."""
+    """Return size, price and name of a CPU vendor's hourly machine; `{}` in the name stands for the instructions."""
     machine, beside = PRICED[vendor]
     size = machine_size(data, machine, vendor)
     price = price_per_hour(data, f"aws-{machine}.usd_per_hour", [f"aws-{other}.usd_per_hour" for other in beside])
@@ -130,7 +131,11 @@ def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input
 
 
 def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
-    """Yield servers with the cores of each node that trained a transformer: as priced, or with SERVER_CORES cores."""
+    """Yield a server for each node that trained a transformer, at the node's rate per core.
+
+    priced: the server has the size of the CPU vendor's priced machine, and nodes from other vendors are skipped.
+    Otherwise it has SERVER_CORES cores.
+    """
     rates = best_rates(data).filter(family="transformer", device="cpu")
     rates = correct_estimates(data, rates, math.inf, inverse=True)
     nodes = {node.id: node for node in data.nodes.nodes}

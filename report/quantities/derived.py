@@ -1,4 +1,4 @@
-"""Quantities by arithmetic on published figures alone."""
+"""Quantities that only combine published figures by arithmetic."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from report.quantities import quantity
 
 _MODEL = "llama31-405b"
 
-# FLOP per parameter and token in training.
+# Reason for six FLOP per parameter and token in training.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
-# For quantities by arithmetic alone, which need no check by measurements.
+# Decorator for quantities that only combine figures, so that no measurement needs to check them.
 arithmetic_quantity = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 
@@ -25,7 +25,7 @@ def six_flop() -> Input:
 
 
 def utilisation(data: Dataset, spans: bool = True) -> Input:
-    """Return the share of rated peak at which Llama 3.1 405B was trained: geometric mean of low and high."""
+    """Return the share of rated peak in the training of Llama 3.1 405B: the geometric mean of lowest and highest."""
     names = [f"{_MODEL}.mfu_low", f"{_MODEL}.mfu_high"]
     low, high = (data.figure(name) for name in names)
     what = "Lowest to highest reported configuration, and their geometric mean"

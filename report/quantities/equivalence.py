@@ -1,4 +1,4 @@
-"""Equivalence: how many models train on a device or library as they do in default PyTorch on the CPU."""
+"""Equivalence: models whose training on another device or library gives the losses of default PyTorch on the CPU."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ _NOT_TRIED = ("skipped",)
 def model_outcomes(data: Dataset) -> pd.DataFrame:
     """Return one row per model, device, format, library and round: status, reason, and if the losses agree.
 
-    The reference is not compared to itself. A model measured in several ways agrees only if all of them do.
+    The reference itself (float32 in PyTorch on the CPU) is left out. A model that is measured in several ways agrees
+    only if all its measurements agree.
     """
     samples = data.samples("equivalence")
     rows = samples[(samples["experiment"] == "equivalence") & ~samples["status"].isin(_NOT_TRIED)]
     itself = (rows["device"] == "cpu") & (rows["dtype"] == "float32") & (rows["backend"] == "torch")
-    # A wrong result has values too: it runs, but does not agree.
+    # A model with status `wrong` has values too: it ran, but its losses do not agree.
     counts = ~itself & ((rows["status"] != "ok") | (rows["metric"] == "agrees_share"))
     rows = rows[counts].drop_duplicates([*POINT, "round"])
     rows = rows.assign(
@@ -42,7 +43,7 @@ def model_outcomes(data: Dataset) -> pd.DataFrame:
 
 
 def _agreement_shares(data: Dataset, kind: str) -> Estimates:
-    """Compute the share of models that agree, by device, format and library; rounds are the unit.
+    """Compute the share of models that agree, by device, format and library; the interval is over rounds.
 
     Formats and libraries that a device does not support give no estimate.
     """

@@ -12,7 +12,7 @@ from report.quantities import quantity
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
-# Metric to library name: launched by the host, or captured in a graph.
+# Metric, and pattern for the library name: the host launches each product, or a captured graph does.
 METRICS = {"time": "{}", "graph_time": "{} graph"}
 _cpu_quantity = partial(quantity, device="cpu")
 
@@ -23,9 +23,9 @@ def with_shape(products: Estimates) -> Estimates:
 
 
 def with_best(rates: Estimates) -> Estimates:
-    """Add each library's best shape, and the best overall, to the rates per shape and library.
+    """Add rows for each library's best shape, and for the best library and shape, to the rates per shape and library.
 
-    An aggregate has the label `best`, which a scope has to request.
+    These rows have the label `best`, which a scope has to request.
     """
     rates = with_shape(rates)
     per_library = rates.best_per_group([*_POINT, "backend"], detail=["backend", "shape"]).label(shape="best")
@@ -34,12 +34,12 @@ def with_best(rates: Estimates) -> Estimates:
 
 
 def point_rates(data: Dataset, experiment: str) -> Estimates:
-    """Return FLOP/s at each point, for single calls and, if measured, in a graph."""
+    """Return the rate in FLOP/s at each point, for single calls and, if they were measured, for calls in a graph."""
     return _join_metrics([data.summary(experiment, metric, "flop_per_s") for metric in METRICS])
 
 
 def _join_metrics(per_metric: Sequence[Estimates]) -> Estimates:
-    """Join rates in METRICS order, and name the libraries accordingly."""
+    """Join rates, given in METRICS order, and name the libraries after the metric."""
     pairs = zip(per_metric, METRICS.values(), strict=True)
     return concat_estimates(
         [rates.label(backend=[name.format(library) for library in rates["backend"]]) for rates, name in pairs]
@@ -47,7 +47,7 @@ def _join_metrics(per_metric: Sequence[Estimates]) -> Estimates:
 
 
 def core_clock(data: Dataset) -> Estimates:
-    """Return cycles per second in one core, by node: the fastest chain, as slower ones were disturbed or throttled."""
+    """Return the clock of one core in Hz, by node: the fastest chain counts, as slower ones were disturbed."""
     return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node"])
 
 
@@ -137,7 +137,7 @@ def peak_mac_per_cycle(data: Dataset) -> Estimates:
     return per_cycle_per_core(data, peak_rate(data, "fma"))
 
 
-# Baseline content: all other experiments multiply it.
+# Content to compare with: all other experiments multiply matrices with this content.
 BASE = "normal"
 
 

@@ -102,7 +102,8 @@ def peak_share(data: Dataset) -> Estimates:
 
 # PyTorch backends: default, another layout, compiled, or captured in a graph.
 PYTORCH = ("torch", "channels_last", "inductor", "graph")
-# Bottom to top. A rung is the fastest point that matches; keys left out match any value.
+# Rungs from bottom to top, with the labels that their points must have; a key that is left out matches any value. The
+# fastest matching point counts.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("PyTorch as it comes", {"backend": "torch", "dtype": "float32"}),
     ("PyTorch, tuned", {"backend": PYTORCH, "dtype": "float32"}),
@@ -137,7 +138,7 @@ def runtime_ladder(data: Dataset) -> Estimates:
 
 
 def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
-    """Return, per request, the rungs that add points: each point belongs to the lowest rung that matches."""
+    """Return the rungs that add points, per request. A point belongs to the lowest rung that it matches."""
     lowest = pd.Series(BEST, times.frame.index)
     for rung, limits in reversed(RUNGS):
         taken = times.label(row=range(len(times))).filter(**limits)["row"]
@@ -149,7 +150,7 @@ def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
 
 
 def _has_rung(rung: str, added: set[str]) -> bool:
-    """Tell if a request has a rung, given the rungs that add points to it."""
+    """Tell if a request has this rung; `added` lists the rungs that add points to the request."""
     return DEFAULT in added and len(added) > 1 and rung in {DEFAULT, BEST, *added}
 
 
@@ -218,5 +219,5 @@ def tokens_over_cpu(data: Dataset) -> Estimates:
 
 
 def _batches_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) -> Estimates:
-    """Divide each GPU's best rate by its host CPU's; `detail` names batches and formats."""
+    """Divide each GPU's best rate by its host CPU's best rate; `detail` names batches and formats."""
     return best_over_host(rates.label(batch=[f"batch {int(size)}" for size in rates["batch"]]), by, [*of, "batch"])

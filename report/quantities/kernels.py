@@ -1,7 +1,7 @@
 """Kernels and model steps, with the operations, bytes and launches needed to predict their time.
 
-Matrix products, memory passes, the compute part in requests, and model steps, round by round; and the ceilings measured
-in the same round, which then do not count as kernels.
+Kernels are matrix products, memory passes, the compute part of requests, and model steps. In each round, the fastest
+product in each format and the fastest memory pass are the ceilings, and do not count as kernels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from report.quantities import memory
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# Fewest kernels in each half, to fit or to judge.
+# Fewest kernels to fit numbers to, and fewest kernels to judge the fit by.
 LEAST = 6
 PLACE = ["node", "device", "threads"]
 # Plain loops show the cost of a language, not the limits of a device.
@@ -35,9 +35,10 @@ _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 class Kernels:
     """Kernels on one node, device and thread count, in one round.
 
-    keys: kernel keys; work: kinds; judged: True for kernels to judge, False for kernels to fit; launches; cached: share
-    of bytes that the last-level cache holds; peak: FLOP/s in the kernel's format; seconds: all with shape (kernels,).
-    flop, bytes: shape (kernels, operator kinds). bandwidth: memory bytes/s.
+    keys, work: each kernel's key and kind. judged: True for kernels to judge, False for kernels to fit. launches:
+    launches per kernel. cached: share of a kernel's bytes that the last-level cache holds. peak: highest FLOP/s in the
+    kernel's format. seconds: measured time. flop, bytes: shape (kernels, operator kinds); all other arrays have shape
+    (kernels,). bandwidth: memory bandwidth in bytes/s.
     """
 
     keys: NDArray[np.str_]
@@ -54,8 +55,8 @@ class Kernels:
     def predict_seconds(self, numbers: Mapping[str, float]) -> Floats:
         """Predict the seconds per kernel.
 
-        numbers: attained shares for peak and bandwidth; with more numbers, seconds per launch, and cache speed relative
-        to memory.
+        numbers: shares of peak and bandwidth that kernels attain; optionally the seconds per launch, and the speed of
+        the cache relative to memory.
         """
         moved = self.bandwidth * numbers["bandwidth"]
         of_cache = self.cached * (1 / numbers.get("cache", 1.0) - 1)
@@ -72,7 +73,10 @@ class Kernels:
 
 
 def kernel_rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
-    """Return kernels by node (or one node), device and thread count, per round; only those measured in every round."""
+    """Return the kernels in each round, by node, device and thread count. Every round has the same kernels.
+
+    node: return only the kernels on this node.
+    """
     return {place: rounds for place, rounds in _rounds_by_place(data).items() if node in (None, place[0])}
 
 
@@ -97,16 +101,16 @@ def _rows_by_place(data: Dataset) -> Mapping[Any, Any]:
 
 
 def source_rows(data: Dataset, node: str, device: str, threads: int) -> tuple[int, ...]:
-    """Return the summary's row numbers behind the kernels and ceilings at a place."""
+    """Return the numbers of the summary rows behind the kernels and ceilings on one node, device and thread count."""
     return tuple(sorted(_rows_by_place(data).get((node, device, threads), ())))
 
 
 @dataclass(frozen=True)
 class _Points:
-    """Kernels and ceilings on all nodes, or at one place.
+    """Kernels and ceilings on all nodes, or on one node, device and thread count.
 
-    columns: POINT, flop and bytes per call, and those added by `_with_keys`. seconds: shape (rows, rounds), nan if not
-    measured. flop, bytes: by operator kind, with shape (rows, kinds).
+    columns: POINT, flop and bytes per call, launches, cached, and the columns that `_with_keys` adds. seconds: shape
+    (rows, rounds), nan if not measured. flop, bytes: by operator kind, with shape (rows, kinds).
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -129,7 +133,7 @@ def _points(data: Dataset) -> _Points:
     samples = data.samples("peak", *_KERNELS, columns=columns)
     usable = (samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)
     ok = samples.loc[usable, columns[:-1]]
-    # On a GPU a request's compute part is timed separately; its FLOP and bytes are known for the whole request.
+    # On a GPU, the compute part of a request has its own time, but FLOP and bytes are known only for the whole request.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
     is_time = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
     timed = ok.loc[is_time, [*POINT, "round", "value"]]
@@ -148,8 +152,8 @@ def _points(data: Dataset) -> _Points:
 
 
 def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
-    """Add each point's key and kind, and flags: to judge, whole, and fma."""
-    # Parsed once per distinct point: points recur on every node.
+    """Add each point's key, kind and footprint, and the flags `judged`, `whole` and `fma`."""
+    # Each distinct point is parsed only once, because points recur on every node.
     by = ["experiment", "backend", "dtype", "params"]
     points = table[by].drop_duplicates(ignore_index=True)
     params = [json.loads(text) for text in points["params"]]
@@ -161,7 +165,7 @@ def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
         judged=pd.Series(map(is_judged, keys), dtype=bool),
         footprint=pd.Series([chosen.get("footprint", 0) for chosen in params], dtype=float),
         fma=pd.Series([chosen.get("kernel") == "fma" for chosen in params], dtype=bool),
-        # Only requests that use all their data once, without resident weights.
+        # Of the requests, only those count that use all their data once and keep no weights on the device.
         whole=(points["experiment"] != "offload")
         | pd.Series(
             [chosen.get("uses") == 1 and chosen.get("op") in ("elementwise", "gemm") for chosen in params], dtype=bool
@@ -189,7 +193,7 @@ def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats
     for measure in ("flop", "bytes"):
         names = [f"{measure}_below.{text}_share" for text in sorted(texts, key=float)]
         below = steps.reindex(columns=names).to_numpy(float).T
-        # Limits without a value repeat the one below.
+        # A limit without a value repeats the value of the limit below it.
         up_to = np.fmax.accumulate([np.zeros(len(table)), *below, np.ones(len(table))], axis=0)
         by_measure.append(np.nan_to_num(table[measure].to_numpy(float))[:, None] * np.diff(up_to, axis=0).T)
     used = np.any([parts.any(axis=0) for parts in by_measure], axis=0)
@@ -197,9 +201,9 @@ def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats
 
 
 def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
-    """Return a place's kernels, limited to those in every round; none if either half has too few.
+    """Return the kernels of one node, device and thread count that all rounds measured; none if a half has too few.
 
-    Some experiments have more rounds than others: only the rounds with the most experiments count.
+    Some experiments have more rounds than others, so only the rounds with the most experiments count.
     """
     experiment, moved, judged = points["experiment"], points["bytes"], points["judged"]
     experiments = [len(set(experiment[measured])) for measured in ~np.isnan(points.seconds.T)]
@@ -211,8 +215,8 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
     if min(judged[usable].sum(), (~judged[usable]).sum()) < LEAST:
         return []
     usable = usable[np.argsort(points["key"][usable], kind="stable")]
-    # Products and CPU requests cycle through copies larger than the caches; a GPU request's data stay in place, as do
-    # those for memory passes.
+    # The data of memory passes and of GPU requests stay in place, so they may fit into the cache. Products and CPU
+    # requests cycle through copies that are larger than the caches.
     fits = (experiment == "bandwidth") & (points["footprint"] <= cache)
     fits |= (experiment == "offload") & (points["device"] != "cpu") & (moved <= cache)
     columns = {
@@ -232,10 +236,10 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
 
 @dataclass(frozen=True)
 class _Ceilings:
-    """Ceilings at a place in one round.
+    """Ceilings on one node, device and thread count, in one round.
 
-    seconds: per point. usable: True for usable kernels. peak: FLOP/s in the point's format, or the highest if the
-    format has none. bandwidth: memory bytes/s.
+    seconds: time per point. usable: True for points that count as kernels. peak: FLOP/s in the point's format, or in
+    the fastest format if no product has the point's. bandwidth: memory bandwidth in bytes/s.
     """
 
     seconds: Floats
@@ -245,7 +249,7 @@ class _Ceilings:
 
 
 def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | None:
-    """Compute a round's ceilings, and mark the kernels other than the ceilings; None if a ceiling is missing."""
+    """Compute a round's ceilings, and mark the points that count as kernels. Return None if a ceiling is missing."""
     experiment, dtype, measured = points["experiment"], points["dtype"], ~np.isnan(seconds)
     products = measured & ((experiment == "gemm") | (experiment == "peak") & points["fma"])
     passes = measured & (experiment == "bandwidth") & (points["footprint"] >= memory.CACHE_MULTIPLE * cache)
@@ -257,7 +261,7 @@ def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | Non
     peak = np.array([rates[fastest[name]] if name in fastest else np.nan for name in dtype])
     usable = (points["bytes"] > 0) & (~np.isnan(peak) | np.isnan(points["flop"])) & measured & (experiment != "peak")
     usable[[*fastest.values(), widest]] = False
-    # Memory passes in formats without products compute almost nothing.
+    # Only memory passes have formats without products. They compute almost nothing, so the highest peak serves.
     return _Ceilings(seconds, usable, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speeds[widest]))
 
 

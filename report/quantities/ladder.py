@@ -1,6 +1,6 @@
-"""The ladder: the same work from an interpreted loop up to the fastest a machine can do.
+"""The ladder: ways to do the same work, from an interpreted loop up to the fastest way on a machine.
 
-Half the answer to "how many times faster is a GPU" is the CPU baseline.
+The lower rungs matter because the CPU baseline is half the answer to "how many times faster is a GPU".
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity
 
 LOOPS = ("python", "scalar", "simd")
-# The article's product (an interpreted loop does some rows), and one MLP step.
+# The article's matrix product, of which an interpreted loop computes only some rows, and one MLP training step.
 PRODUCT = {"n": 1000, "k": 1000}
 ROWS = 1000
 STEP = {"model": "mlp", "batch": 32}
 
-# Bottom to top. backend None: the fastest library; threads None: all threads.
+# Rungs from bottom to top. A backend of None means the fastest library; threads of None means all threads.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("interpreted loop", {"device": "cpu", "backend": "python", "dtype": "float64", "threads": 1}),
     ("compiled loop, scalar", {"device": "cpu", "backend": "scalar", "dtype": "float32", "threads": 1}),

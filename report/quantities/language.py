@@ -66,12 +66,15 @@ def tokens_over_cpu(data: Dataset) -> Estimates:
 
 
 _SERVED = ("model", "format", "users", "prompt_tokens", "new_tokens", "cores", "backend")
-# Labels that identify a server and its work: all but the users.
+# Labels that identify a server and its work: all labels but the user count.
 SERVER = ["node", "device", *(name for name in _SERVED if name != "users")]
 
 
 def metric_by_users(data: Dataset, metric: str) -> Estimates:
-    """Return a metric by server and user count, ascending, without labels for load duration and compute threads."""
+    """Return a metric by server and ascending user count.
+
+    The labels for load duration, compute threads and dtype are dropped.
+    """
     return data.summary("language-serving", metric).sort_by(*SERVER, "users").drop_labels("seconds", "threads", "dtype")
 
 

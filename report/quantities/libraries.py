@@ -10,7 +10,7 @@ from report.quantities import quantity, summary_quantity
 
 _POINT = ["node", "device", "layer", "shape", "batch", "passes", "threads"]
 _LABELS = ("layer", "shape", "batch", "passes", "threads")
-# Variants to compute a layer without the library.
+# Variants that compute a layer without the library.
 WITHOUT = ["native", "naive", "tiled"]
 _variant_quantity = partial(quantity, labels=(*_LABELS, "dtype", "variant"))
 _DEVICE = ("node", "device")
@@ -81,7 +81,7 @@ def rate_share(data: Dataset) -> Estimates:
 
 
 def library_rates(data: Dataset) -> Estimates:
-    """Return FLOP/s by device and n: the fastest library on float32 products between two n x n matrices on a GPU."""
+    """Return the fastest library's FLOP/s for float32 products of two n x n matrices, by GPU and n."""
     products = data.device_summary("gemm", "flop_per_s").filter(device="gpu", dtype="float32")
     square = products.take((products["m"] == products["n"]) & (products["n"] == products["k"]))
     return square.best_per_group(["node", "device", "n"], detail=["backend"])

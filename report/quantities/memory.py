@@ -129,7 +129,7 @@ def half_rate_size(data: Dataset) -> Estimates:
         top = rates.take([rates["estimate"].argmax()])
         shares = rates / top.keep_labels(*_WAY)
         size, share, low, high = (shares.numbers(name).to_numpy() for name in ("size", "estimate", "low", "high"))
-        # Number of sizes up to the largest one below half.
+        # Number of sizes up to and including the largest one with a rate below half the best.
         below = int(np.flatnonzero(share < 0.5).max(initial=-1)) + 1
         if 0 < below < len(size):
             ends = slice(below - 1, below + 1)

@@ -13,13 +13,14 @@ from report.quantities import quantity
 from report.quantities.gemm import with_shape
 
 _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
-# Methods by the order that they change. A library may change the other too: see `spread_across_cells_ulp`.
+# ACROSS: methods that change the order in which entries are computed. WITHIN: methods that change the order of the
+# terms in an entry. A library may change both orders: see `spread_across_cells_ulp`.
 ACROSS = ("cell_order", "permuted")
 WITHIN = ("summation", "split_k", "threads", "libraries")
 
 
 def _method_estimates(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
-    """Return a metric for some methods, with `low` clipped to its least possible value."""
+    """Return a metric for some methods, and raise `low` to `least`, the smallest possible value."""
     estimates = with_shape(data.summary("numerics", metric).filter(method=methods))
     return estimates.label(low=estimates["low"].clip(lower=least))
 

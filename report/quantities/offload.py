@@ -1,7 +1,7 @@
 """Requests from end to end: compute time, transfer time, and the size at which a GPU pays off.
 
 Request time is measured on the host, from the first launch until the result is in host memory. The GPU's own time for
-each part is measured without the host; the remainder is launch and wait, while the GPU is idle.
+each part is measured without the host; the remaining request time is launch and wait, while the GPU is idle.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ per_second = Estimates.inverse
 
 
 def request_bytes(op: str, m: int, n: int, k: int, dtype: str) -> int:
-    """Return bytes transferred per request, both ways, as the experiment defines its operations."""
+    """Return the bytes that a request transfers both ways, for the operations of the experiment `offload`."""
     elements = {"elementwise": 2 * m, "gemv": k + m, "gemm": m * k + k * n + m * n, "mlp": 2 * m * k}[op]
     return elements * _ITEMSIZE[dtype]
 
 
 def request_estimates(data: Dataset, metric: str = "time") -> Estimates:
-    """Return a metric measured by the experiment, with each request's size."""
+    """Return a metric of the experiment `offload`, with each request's size."""
     return _with_size(data.summary("offload", metric))
 
 
@@ -53,12 +53,12 @@ def gpu_request_times(data: Dataset) -> Estimates:
 
 
 def gpu_part_times(data: Dataset, part: str) -> Estimates:
-    """Return seconds on the GPU for one part in PARTS, for any launch method."""
+    """Return the GPU's own seconds for one part in PARTS, without the label for the launch method."""
     return request_estimates(data, f"device_time.{part}").drop_labels("threads", "backend", "launch")
 
 
 def sum_times(*parts: Estimates) -> Estimates:
-    """Add times measured in the same rounds; their errors are correlated, so they add up too."""
+    """Add times measured in the same rounds. Their errors are correlated, so the standard errors add up too."""
     together, rows = concat_estimates(parts), []
     names = together.labels
     order = {labels: row for row, labels in enumerate(parts[0].rows(*names))}
@@ -71,15 +71,15 @@ def sum_times(*parts: Estimates) -> Estimates:
 
 
 def transfer_times(data: Dataset) -> Estimates:
-    """Return seconds on the GPU for both copies."""
+    """Return the GPU's own seconds for both copies, to the GPU and back."""
     return sum_times(gpu_part_times(data, "h2d"), gpu_part_times(data, "d2h"))
 
 
 def host_rates(data: Dataset) -> Estimates:
-    """Return requests per second on a CPU alone, by the fastest library per request; `detail` names it.
+    """Return requests per second on a CPU alone, by the fastest library per request; `detail` names the library.
 
-    baseline: core, one thread; node, the fastest thread count, if all threads were tried too. Includes the products
-    measured by the experiment gemm, which start and end in host memory.
+    baseline: `core` is one thread; `node` is the fastest thread count, for requests that were measured with all threads
+    too. Products from the experiment `gemm` count as requests, because they start and end in host memory.
     """
     products = _with_size(data.summary("gemm").filter(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
     labels = ["node", *WORK]
@@ -183,6 +183,6 @@ def crossover(data: Dataset) -> Estimates:
     points = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
     series = [name for name in points.labels if name != "side"]
     by_size = dict(zip(gains.rows(*series, "size"), gains["estimate"], strict=True))
-    # Drop crossings after which the CPU is first.
+    # Drop crossings beyond which the CPU answers first.
     behind = [by_size.get(place, np.nan) < 1 for place in points.rows(*series, "high")]
     return points.drop_labels("side").set_unknown(behind, "estimate", "low", "high")

@@ -24,7 +24,7 @@ def wait_share(data: Dataset) -> Estimates:
 @quantity("orchestration.time_lost", "1", _LOOP)
 def time_lost(data: Dataset) -> Estimates:
     """1 - iteration time with batches already on the device / time with the best loader worker count."""
-    # On a GPU, loops let the host run ahead, as is usual.
+    # On a GPU, use the loops that let the host run ahead, as is usual in training.
     on_gpus = data.summary("orchestration", "loop_time").filter(device="gpu")
     turns = concat_estimates([on_gpus, data.summary("orchestration").filter(device="cpu")]).inverse()
     place = ["node", "device", *_LOOP]

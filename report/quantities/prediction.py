@@ -1,12 +1,12 @@
-"""Prediction errors for kernel and step times, from a few numbers per device.
+"""Errors of kernel and step times that are predicted from a few numbers per device.
 
-Two numbers: peak arithmetic P, per format, and bandwidth B. A kernel with F FLOP and M bytes takes max(F / P, M / B); a
-step is the sum over its operators. A third number t is the cost per launch; a fourth, C, is the bandwidth of the
-last-level cache, for data that fit it.
+The simplest model has two numbers: the peak arithmetic P in each format, and the bandwidth B. It predicts that a kernel
+with F FLOP and M bytes takes max(F / P, M / B), and that a step takes the sum over its operators. A third number t is
+the cost per launch; a fourth, C, is the bandwidth of the last-level cache, for data that fit into it.
 
-A hash assigns each kernel to one half: numbers are fitted on one half and judged on the other. The kernels are all
-those measured, no sample from a population: their median is a fact about this list, and its interval covers measurement
-error. Ceilings and fits are computed per round, and rounds are the unit for intervals.
+A hash assigns each kernel to one of two halves: numbers are fitted to one half and judged on the other. The kernels are
+all that were measured, not a random sample of all kernels. So the median error describes this list, and its interval
+covers measurement error only. Ceilings and fits are computed per round, and intervals are over rounds.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from report.formatting import with_unit
 from report.quantities import quantity
 from report.quantities.kernels import PLACE, Floats, Kernels, kernel_rounds, source_rows
 
-# Models: how many numbers, and ceilings measured or fitted.
+# Each model has this many numbers, and ceilings that are measured or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
-# Fewest places to fit in parallel processes.
+# From this many places (node, device and thread count) on, parallel processes fit the models.
 MANY = 100
 # Starting values for the launch cost, in seconds; the cache starts at three times the memory bandwidth.
 _LAUNCHES = (1e-6, 3e-5)
 _LABELS = ("threads", "numbers", "ceilings")
 _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
 NUMBERS = ("peak", "bandwidth", "launch", "cache")
-# Scale for Cauchy's loss, in log(predicted / measured): larger errors pull less.
+# Scale for Cauchy's loss, in log(predicted / measured). Errors beyond it have less influence on the fit.
 TOLERATED = 0.25
 # Bounds for the logarithms of the numbers.
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
-# Sharpness and stopping tolerance for the search and for the final fit. Where the larger time switches, the loss has a
-# kink at which the optimiser may stop; the search smooths it.
+# Sharpness and stopping tolerance for the search and for the final fit. The loss has a kink where arithmetic time
+# equals memory time, and the optimiser may stop there; the search smooths the kink.
 _SEARCH, _END = (16.0, 1e-6), (math.inf, 1e-12)
 
 
 def fit_model(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
-    """Fit one model to each round: `numbers` parameters, with ceilings fitted or as measured.
+    """Fit a model with `numbers` numbers to each round, with ceilings fitted or as measured.
 
-    Least squares on logarithms with Cauchy's loss, because the median judges: errors beyond TOLERATED count less. Uses
-    several starts and keeps the one with the best median.
+    The fit uses least squares on logarithms with Cauchy's loss, in which errors beyond TOLERATED count less, because
+    the median error judges the model. It tries several starts and keeps the one with the smallest median error.
     """
     if ceilings == "measured":
         return [{"peak": 1.0, "bandwidth": 1.0} for _ in rounds]
@@ -65,9 +65,9 @@ def fit_numbers(
 ) -> list[dict[str, float]]:
     """Fit the numbers `free` to the kernels in each round, under Cauchy's loss.
 
-    rounds: the same kernels in each. starts: values for each number in `free`. Fits the medians over rounds from each
-    start, then each round from the result with the smallest median error. Peak and bandwidth are 1 unless they are
-    free.
+    rounds: the same kernels in each round. starts: each has a starting value for every number in `free`. The medians
+    over rounds are fitted from each start; the result with the smallest median error is then the start for each round.
+    Peak and bandwidth are 1 unless they are free.
     """
     middle = replace(
         rounds[0],
@@ -85,15 +85,15 @@ def fit_numbers(
 
 
 def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
-    """Minimise the loss from x, over the logarithms at `indices` in NUMBERS."""
+    """Minimise the loss, starting at x, over the logarithms of the numbers at `indices` in NUMBERS."""
 
-    # The optimiser asks for derivatives at the point just evaluated.
+    # Keep the last result, because the optimiser asks for derivatives right after the errors at the same numbers.
     @lru_cache(maxsize=1)
     def misses(x: tuple[float, ...]) -> tuple[Floats, Floats]:
         values, slopes = _log_errors(kernels, _all_logarithms(x, indices), sharpness)
         return values, slopes[:, indices]
 
-    # Copies, because the optimiser modifies its input in place.
+    # Return copies, because the optimiser modifies these arrays in place.
     result: Floats = least_squares(
         lambda x: misses(tuple(x))[0].copy(), x, lambda x: misses(tuple(x))[1].copy(),
         bounds=_BOUNDS[:, indices], loss="cauchy", f_scale=TOLERATED, xtol=stop, ftol=stop, gtol=stop,
@@ -103,7 +103,7 @@ def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float,
 
 def _all_logarithms(x: Sequence[float] | Floats, indices: list[int]) -> Floats:
     """Return the logarithms of all NUMBERS, with x at `indices`."""
-    # Unfitted launches cost nothing: log 0.
+    # A launch cost that is not fitted is 0, so its logarithm is -inf.
     logarithms = np.array([0.0, 0.0, -np.inf, 0.0])
     logarithms[indices] = x
     return logarithms
@@ -119,7 +119,8 @@ def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, 
     arithmetic = kernels.flop * (peak / kernels.peak)[:, None]
     memory = kernels.bytes * (slower * bandwidth / kernels.bandwidth)[:, None]
     larger = np.maximum(arithmetic, memory)
-    # Smaller over larger time, to that power; then the larger time's share of the slope.
+    # `ratio` is the smaller over the larger time, to the power `sharpness`; `lead` is the weight of the larger time in
+    # the derivative.
     ratio = np.divide(np.minimum(arithmetic, memory), larger, out=np.zeros_like(larger), where=larger > 0) ** sharpness
     spent_by, lead = larger * (1 + ratio) ** (1 / sharpness), 1 / (1 + ratio)
     of_memory = np.where(memory > arithmetic, lead, 1 - lead)
@@ -135,7 +136,7 @@ class Predictions:
     """Judged kernels on one node, device and thread count, as one model predicts them.
 
     labels: node, device, threads, numbers, ceilings. fits: fitted numbers per round. measured, predicted: seconds with
-    shape (rounds, kernels). work, keys: per kernel.
+    shape (rounds, kernels). work, keys: kind and key per kernel.
     """
 
     labels: dict[str, Any]
@@ -153,9 +154,10 @@ class Predictions:
 
 
 def predict_places(data: Dataset, node: str | None = None) -> list[Predictions]:
-    """Predict every judged kernel on one node, or on all, by place and model.
+    """Predict every judged kernel on one node, or on all nodes, with each model.
 
-    Only places that also measured model steps: products alone do not represent the work that devices do.
+    Places (node, device and thread count) without measured model steps are left out, because products alone do not
+    represent the work that devices do.
     """
     places = {
         place: per_round

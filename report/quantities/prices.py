@@ -1,7 +1,7 @@
-"""Cost per work on hired machines, and card performance per dollar, from one file with dated prices.
+"""Cost of work on hired machines, and card performance per dollar, from one file with dated prices.
 
-All prices are inputs in data/reference/prices.yaml, which readers may replace; each case's `detail` gives machines,
-place and date.
+All prices are inputs in data/reference/prices.yaml, which readers may replace. The `detail` of each case gives
+machines, place and date.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
 
-# Patterns for the driver's GPU name, machines to hire, and substitutes; the first match counts.
+# Each row has a pattern for the GPU name that the driver reports, the machine to hire, and its substitutes. The first
+# match counts.
 MACHINES = (
     (r"gh200", "lambda-1x-gh200", ()),
     (r"h100.*pcie", "lambda-1x-h100-pcie", ()),
@@ -49,9 +50,9 @@ MACHINES = (
 )
 # Requests per second in the claims about small services.
 LOADS = (1.0, 5.0, 10.0)
-# Machines with one GPU, for work too small to fill it.
+# Machines with one GPU, for work that is too small to fill a GPU.
 SINGLE = ("aws-g4dn.xlarge", "aws-g6.xlarge", "aws-g5.xlarge", "lambda-1x-h100-pcie", "lambda-1x-b200")
-# Price entry per card, and the article's name for it.
+# Price entry for each card, and the article's name for the card.
 CARDS = {
     "rtx-3060-12gb": ("rtx-3060.usd", "rtx-3060"),
     "rtx-4060": ("rtx-4060.usd", "rtx-4060"),
@@ -60,7 +61,7 @@ CARDS = {
 }
 LIMITS = {"arithmetic": "bf16_flops", "bandwidth": "memory_bytes_per_s", "capacity": "memory_bytes"}
 RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
-# Price entries that this module looks up only if a node has that GPU, or one that can be rented.
+# Entries that count as used by this module even if it looks up none of them, because the nodes here lack such GPUs.
 ENTRIES = ("aws-*.usd_per_hour", "aws-*.gpus", "lambda-*.usd_per_hour", "lambda-*.gpus", "rtx-*.usd")
 
 _SERVICE, _STEP = ("service", "requests_per_s", "cpu_runtime"), ("model", "batch", "baseline", *BEST_LABELS)
@@ -81,7 +82,10 @@ def hourly_price(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> I
 
 
 def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
-    """Return price, virtual CPUs and cores for a machine with a vendor's CPU, and its name; None if not priced."""
+    """Return price, virtual CPUs and cores of a machine with the same vendor's CPU, and the machine's name.
+
+    Return None if no machine with a CPU from that vendor has a price.
+    """
     vendor = str(cpu.get("vendor"))
     if vendor not in PRICED:
         return None
@@ -148,9 +152,9 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 
 
 def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
-    """Yield, per load: the load, the index of the first server within the limit at it or above, and if this is sure.
+    """Yield each load with the index of the first server within the limit at that load or more, and if this is sure.
 
-    rates, high, estimate: shape (servers,).
+    rates, high, estimate: offered load, and upper bound and estimate of the latency; each has shape (servers,).
     """
     for load in sorted({*LOADS, *rates.tolist()}):
         surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in (high, estimate))
@@ -161,7 +165,10 @@ def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator
 
 @cached_per_dataset
 def _cheapest_gpu_machine(data: Dataset) -> tuple[Input, str]:
-    """Return the cheapest machine with one GPU, the others as its range, and its name. Raises MissingSourceError."""
+    """Return the price and the name of the cheapest machine with one GPU. Raises MissingSourceError.
+
+    The prices of the other machines are alternatives, which give the price its range.
+    """
     first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))
     return hourly_price(data, first, tuple(others)), first.removeprefix("aws-")
 
@@ -219,7 +226,7 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
 
 
 def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
-    """Return prices for machines with this GPU and these cores, and their names; None if either is not priced."""
+    """Return prices of a machine with this GPU and one with this CPU, and their names; None if one has no price."""
     machine = gpu_machine(gpu)
     priced = core_price(data, cpu) if machine else None
     if machine is None or priced is None:

@@ -1,9 +1,9 @@
-"""Published measurements as quantities, which a claim may name under `published`: figures as reported.
+"""Quantities from published measurements, as reported, which a claim may name under `published`.
 
-Every estimate names its source and its `family`, shared by sources that are not independent. The study has no rounds
+Every estimate names its source and its `family`; sources in one family are not independent. The study has no rounds
 behind these figures: low and high are the spread that the source reports, or the range over entries with the same
-hardware. `judging.rules` sets the margins by which they decide. Modules next to this one derive speeds, chips and
-prices.
+hardware. `judging.rules` sets the margins by which published figures decide. The modules `published_speeds`,
+`published_chips` and `published_prices` derive further quantities.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def machine_name(record: Mapping[str, Any]) -> str:
 def with_speeds(records: pd.DataFrame) -> pd.DataFrame:
     """Add each record's speed with bounds, per GPU or CPU machine: a speed is a rate, or the reciprocal of a time."""
     turned = records["measure"].isin(LESS_IS_BETTER).to_numpy()
-    # Processors in one entry share the load, but a single request runs on one device.
+    # The GPUs or machines in one entry share the load, but a single request runs on one device.
     single = (records["measure"] == "latency").to_numpy()
     shared = np.where(records["device"] == "gpu", records["gpus"].fillna(1), records["nodes"].fillna(1))
     shared = np.where(single, 1.0, shared)
@@ -89,7 +89,7 @@ def extreme_record(records: pd.DataFrame, by: str, least: bool = False) -> dict[
 
 
 def estimate_bounds(record: Mapping[str, Any], times: float = 1.0) -> dict[str, float]:
-    """Return a record's figure with its bounds, times a factor; bounds default to the figure."""
+    """Return a record's figure and bounds, multiplied by `times`. A missing bound equals the figure."""
     ends = (("estimate", "value"), ("low", "low"), ("high", "high"))
     return {name: times * value_or_default(record[column], record["value"]) for name, column in ends}
 
@@ -101,7 +101,7 @@ def groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> I
 
 
 def row_groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[list[dict[str, Any]]]:
-    """Yield the same groups as `groups_varying`, as lists: faster than data frames for few records."""
+    """Yield the same groups as `groups_varying`, as lists of dictionaries, which are faster for few records."""
     rows = record_rows(records)
     for positions in _group_positions(records, same, differ):
         yield [rows[number] for number in positions]
@@ -122,7 +122,7 @@ def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str, Any]:
-    """Return an estimate's labels for one record: LABELS, and more columns, or `machine`."""
+    """Return an estimate's labels for one record: LABELS, and the columns `more`, which may include `machine`."""
     columns = {
         **record,
         "batch": None if math.isnan(record["batch"]) else record["batch"],

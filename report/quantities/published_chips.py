@@ -32,7 +32,7 @@ _STARTS = (1.0, 2.0, 5.0)
 CLOCKS = {"H100": 1.98e9, "H100 SXM": 1.98e9, "H200": 1.98e9, "H200 SXM": 1.98e9, "A100": 1.41e9, "A100 SXM": 1.41e9,
           "A100 PCIe": 1.41e9}  # fmt: skip
 _HALF = ("float16", "bfloat16")
-# Arrays that an element-wise kernel reads and writes.
+# Number of arrays that an element-wise kernel reads and writes.
 _ARRAYS = {
     **dict.fromkeys(("add", "div", "mul", "pow"), 3),
     **dict.fromkeys(("addu", "divu", "mulu", "powu", "relu", "gelu", "tanh"), 2),
@@ -68,7 +68,7 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
     for labels, threads, rates in _thread_series(data):
         enough = int(np.flatnonzero(rates >= 0.9 * rates.max())[0])
         if enough == len(threads) - 1:
-            # Still growing: the peak was not reached.
+            # Throughput still grows at the most threads tried, so the peak was not reached.
             continue
         before = threads[enough - 1] if enough else threads[enough]
         bounds = {"estimate": threads[enough], "low": before, "high": threads[enough]}
@@ -154,7 +154,7 @@ def _rated_bandwidths(data: Dataset) -> dict[str, float]:
 def _memory_time_bounds(
     row: Mapping[str, Any], rated: Mapping[str, float], peaks: Mapping[str, float]
 ) -> tuple[str, float, float] | None:
-    """Return phase, and lower and upper bound on the memory-limited time share; None if a record bounds neither."""
+    """Return the phase, and bounds on the share of time limited by memory; None if the record gives no bound."""
     if row["measure"] == "share" and row["task"] == "train":
         return "training", 0.0, 1 - float(row["value"])
     if row["measure"] == "share" and row["task"] == "generate":
@@ -272,9 +272,10 @@ def roofline_error(data: Dataset) -> Estimates:
 
 
 def _kernel_records(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
-    """Yield float32 kernels with operations and bytes, per source and GPU with both products and passes.
+    """Yield float32 kernels with their operations and bytes, per source and GPU with enough products and memory passes.
 
-    Both follow from the shape: a product reads two matrices and writes one, a pass reads and writes its arrays.
+    Operations and bytes follow from the shape: a product reads two matrices and writes one, a pass reads and writes its
+    arrays.
     """
     records = data.published.records
     records = records[(records["measure"] == "time") & (records["dtype"] == "float32") & (records["device"] == "gpu")]
@@ -294,7 +295,8 @@ def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple
     def errors(logs: Any) -> Any:
         return np.log(np.maximum(flop * math.exp(logs[0]), moved * math.exp(logs[1])) / seconds)
 
-    # Several starts, because the loss has local minima; keep the one with the best median, which judges.
+    # Try several starts, because the loss has local minima, and keep the result with the smallest median error, because
+    # the median error judges it.
     starts = [np.log(start) - [math.log(a), math.log(b)] for a in _STARTS for b in _STARTS]
     fits = [least_squares(errors, at, loss="cauchy", f_scale=TOLERATED).x for at in starts]
     best = min(fits, key=lambda logs: float(np.median(np.abs(errors(logs)))))

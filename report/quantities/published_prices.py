@@ -14,7 +14,7 @@ from report.formatting import format_count
 from report.quantities.published import gpu_kind, published_quantity, record_rows
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
-# Hourly machines to price a GPU kind, and a server with two 56-core processors.
+# Machines whose hourly prices stand for a GPU kind, and for a server with two 56-core processors.
 HIRED = {"H100 SXM": "aws-p5.48xlarge", "A100 SXM": "aws-p4d.24xlarge"}
 HIRED_CPU = "aws-c7i.48xlarge"
 _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda")]
@@ -47,7 +47,7 @@ def break_even_hours(data: Dataset) -> Estimates:
     includes. Raises MissingSourceError.
     """
     records = data.published.records
-    # Price lists seldom report a card's form factor.
+    # Ignore the form factor, because price lists seldom report it.
     records = records.assign(kind=records["gpu"].map(gpu_kind).str.replace(r" (SXM|PCIe|NVL)$", "", regex=True))
     hired = records[(records["measure"] == "price-per-hour") & records["setting"].isin(_SELLERS)]
     hours = {str(kind): list(hire / many) for kind, hire, many in _prices_by_kind(hired)}

@@ -37,15 +37,15 @@ _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
 _SAME_WORK = ("source", "task", "model", "setting", "batch", "measure")
 SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers")
-# Baseline per back end.
+# Baseline that each back end is compared to.
 _AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}
 
 
 def speedup_rows(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[str, Any]]:
-    """Yield one GPU over one machine without GPUs: per source and work, each GPU kind over the fastest CPU.
+    """Yield the speed of one GPU relative to one machine without GPUs: per source and work, each GPU kind over a CPU.
 
-    If several entries share GPU kind and format, use those with the fewest GPUs and the fastest library: their median
-    and range. For CPUs in any format, use the fastest entry with the fewest machines, per baseline.
+    If several entries share GPU kind and format, those with the fewest GPUs and the fastest library give the median and
+    the range. The CPU is, for each baseline, the fastest entry in any format among those with the fewest machines.
     """
     records = with_speeds(data.published.records)
     records = records[records["measure"].isin(measures)]
@@ -61,7 +61,7 @@ def speedup_rows(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator
 
 
 def _group_rows(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, ...], list[dict[str, Any]]]:
-    """Group records that agree in some columns, sorted by those."""
+    """Group the records that agree in some columns, and sort the groups by these columns."""
 
     def key(row: dict[str, Any]) -> tuple[str, ...]:
         return tuple(row[name] for name in names)
@@ -70,7 +70,7 @@ def _group_rows(rows: Iterable[dict[str, Any]], *names: str) -> dict[tuple[str, 
 
 
 def _with_fewest(rows: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
-    """Select the records with the fewest GPUs or machines, taken as 1 if not reported."""
+    """Select the records with the fewest GPUs or machines; a number that is not reported counts as 1."""
     fewest = min(value_or_default(row[name], 1.0) for row in rows)
     return [row for row in rows if value_or_default(row[name], 1.0) == fewest]
 

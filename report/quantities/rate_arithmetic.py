@@ -1,4 +1,4 @@
-"""Shared steps before dividing rates: select, label and subtract."""
+"""Functions that select, label, divide and subtract rates, shared by several quantities."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def most_threads(rates: Estimates, *by: str) -> Estimates:
 
 
 def with_library(rates: Estimates) -> Estimates:
-    """Add a label `library`: its name, and on a CPU its thread count."""
+    """Add a label `library`: the backend's name, and on a CPU its thread count."""
     pairs = rates.rows("backend", "threads")
     return rates.label(library=[f"{name}, {format_count(int(n), 'thread')}" if n else str(name) for name, n in pairs])
 
 
-# Divides estimates; Any stands for Estimates or a subclass.
+# Type of functions that divide estimates; Any stands for Estimates or a subclass.
 Divide = Callable[[Estimates, Estimates], Any]
 
 
@@ -38,11 +38,12 @@ def ratio_with_detail(above: Estimates, below: Estimates, divide: Divide = Estim
 def best_ratios(
     gpu: Estimates, cpu: Estimates, by: Sequence[str], of: Sequence[str] = (), divide: Divide = Estimates.__truediv__
 ) -> list[Any]:
-    """Divide each GPU's best rate by a CPU's best: at equal precision, and at either side's best.
+    """Divide each GPU's best rate by a CPU's best rate: at equal precision, and with each side at its best precision.
 
     gpu, cpu: rates with a label `backend`. by: labels in which both sides agree; a label that one side lacks, like
-    `node` and `device`, only separates cases. of: labels to name in `detail`, for either side. Without a label `dtype`
-    there is one comparison, and no label `precision`. runtime, cpu_runtime: backends on the GPU and the CPU.
+    `node` and `device`, only separates cases. of: labels whose values `detail` names on either side. Without a label
+    `dtype` there is one comparison, and no label `precision`. The labels runtime and cpu_runtime name the backends on
+    the GPU and on the CPU.
     """
     precisions = (("equal", ["dtype"]), ("best", [])) if "dtype" in gpu.labels else (("", []),)
     result = []
@@ -65,14 +66,14 @@ def best_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) 
 
 
 def _best_rates(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:
-    """Select the best rate per group, by the labels present; its backend becomes the label `runtime`."""
+    """Select the best rate per group that agrees in the labels `by`. The label named by `runtime` holds its backend."""
     keys, details = ([name for name in names if name in rates.labels] for names in (by, of))
     best = rates.best_per_group(keys, details, ["backend"])
     return best.label(**{runtime: best["backend"]}).drop_labels("backend")
 
 
 def complement(ratios: Estimates) -> Estimates:
-    """Subtract each ratio from 1, clipped to 0, because a share lost cannot be negative."""
+    """Subtract each ratio from 1, and raise negative results to 0, because a share lost cannot be negative."""
     ends = {"estimate": "estimate", "low": "high", "high": "low"}
     values = {name: (1 - ratios.numbers(end)).clip(lower=0.0) for name, end in ends.items()}
     return Estimates(ratios.label(**values, se=ratios.numbers("estimate") * ratios.numbers("se")).frame, log=False)

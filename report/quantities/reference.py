@@ -1,4 +1,4 @@
-"""Published figures as cases: documented evidence, never mixed with measurements."""
+"""Quantities whose cases are published figures: documented evidence, which is never mixed with measurements."""
 
 from __future__ import annotations
 

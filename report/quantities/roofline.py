@@ -1,4 +1,4 @@
-"""The roofline: machine balance, and the share of step time on each side."""
+"""The roofline: machine balance, and the share of step time that memory limits."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ _roofline_quantity = partial(quantity, experiments=["roofline", *_CEILINGS])
 def peak_arithmetic(data: Dataset) -> Estimates:
     """Return peak arithmetic in FLOP/s by node, device, dtype and threads.
 
-    The faster of two: the study's own multiply-add kernel (CPUs), and the fastest matrix product with any library and
-    shape, because no kernel of ours uses matrix units. `detail` names it.
+    The peak is the faster of two rates: that of the study's own multiply-add kernel (CPUs only), and that of the
+    fastest matrix product with any library and shape, because no kernel of ours uses matrix units. `detail` names the
+    faster.
     """
     products = gemm.product_rate(data).filter(backend="best").keep_labels(*_PLACE)
     kernel = gemm.peak_rate(data, "fma").label(of="multiply-adds in registers")
@@ -65,7 +66,8 @@ def intensity_over_balance(data: Dataset) -> Estimates:
 def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
     """Return, per step, the cumulative share of `measure` (time, bytes, flop) by operator intensity.
 
-    Ascending in `limit` (FLOP/B); case columns with shape (limits,); keys: the step's labels as sorted items.
+    A key holds the step's labels as (name, value) pairs. Its value has an array of shape (limits,) for `limit` (FLOP/B,
+    ascending) and for each column of a case.
     """
     metrics = sorted(data.table.loc[data.table["experiment"] == "roofline", "metric"].unique())
     parts = [
@@ -109,7 +111,7 @@ def memory_bound_share(data: Dataset) -> Estimates:
 
 
 def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) -> dict[str, float]:
-    """Interpolate a distribution at an intensity with its own interval: estimate, low and high."""
+    """Interpolate a distribution at the balance, whose interval widens the share's: estimate, low and high."""
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
     # A share of exactly 0 or 1 is a count, so it needs no interval.
     counted = ((shares == 0) | (shares == 1)) & (np.asarray(part["n_rounds"], int) > 1)

@@ -15,7 +15,7 @@ from report.quantities import quantity
 from report.quantities.gemm import core_clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
 
-# Fits into one core's level 2 cache on any processor sold as new in the last ten years.
+# This footprint fits into one core's level 2 cache on any processor sold as new in the last ten years.
 NEAR_BYTES = 256 * 2**10
 _TASK = ("kernel", "data", "footprint")
 _cpu_quantity, _both_quantity = partial(quantity, device="cpu"), partial(quantity, device="both")
@@ -35,7 +35,7 @@ def device_step_times(data: Dataset) -> Estimates:
 
 
 def single_chain_times(data: Dataset, device: str) -> Estimates:
-    """Return seconds per step for a chain alone on a device kind (cpu, gpu)."""
+    """Return seconds per step for a chain that runs alone on a device of one kind (cpu or gpu)."""
     return step_times(data).filter(chains="one", device=device).drop_labels("chains", "threads")
 
 

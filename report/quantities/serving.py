@@ -8,7 +8,7 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, exact_estimates
 from report.quantities import quantity
 
-# Limit for comfortable waiting, at the 99th percentile.
+# Longest comfortable wait in seconds, as a limit for the 99th percentile.
 LIMIT_S = 0.1
 # Labels that identify a server.
 SERVER = ["node", "device", "service", "dtype", "cores", "backend"]
@@ -16,7 +16,7 @@ _LABELS = ("service", "requests_per_s", "cores", "dtype", "backend")
 
 
 def metric_by_load(data: Dataset, metric: str) -> Estimates:
-    """Return a metric by server and load, ascending by rate, without labels for load duration and compute threads."""
+    """Return a metric by server and ascending load, without labels for load duration and compute threads."""
     return data.summary("serving", metric).sort_by(*SERVER, "requests_per_s").drop_labels("seconds", "threads")
 
 

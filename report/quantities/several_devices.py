@@ -29,7 +29,7 @@ PUBLISHED = {
     "middle": {"Pythia-1.4B": "pythia-1.4b", "Llama 3.1 8B": "llama31-8b"},
     "large": {"Llama 3.1 70B": "llama31-70b", "Llama 3.1 405B": "llama31-405b"},
 }
-# Counted models that represent small projects.
+# Models counted by the experiment `models` that represent small projects.
 STUDY_MODELS = {
     "mlp": "MLP on digits", "resnet": "ResNet on MNIST", "gpt2": "GPT-2's blocks on bytes",
     "resnet-50": "ResNet-50 on photographs", "bert-base-classifier": "BERT-base on 128 tokens",
@@ -82,7 +82,7 @@ def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
 
 
 def counts_by_model(data: Dataset, metric: str) -> dict[str, float]:
-    """Return a counted property by model, for models with all weights trained: equal on every node."""
+    """Return a counted property by model, equal on every node; models that train only added weights are left out."""
     counts = dict(counted_metric(data, metric).rows("model", "estimate"))
     return {model: value for model, value in counts.items() if model not in ADAPTED}
 
@@ -100,12 +100,13 @@ STATE = (
     "weights, gradients and two moments of Adam: 2 + 2 + 12 bytes in mixed precision, 4 each in float32 (Rajbhandari "
     "et al. 2020, ZeRO, section 3.1)"
 )
-# Least: 2 bytes each for weight and gradient, 1 each for two moments. Most: 4 bytes more, for float32 gradients.
+# Least bytes per parameter: 2 each for weight and gradient, and 1 each for two moments. Most: 4 bytes more than
+# STATE_BYTES, for float32 gradients.
 _LEAST_STATE, _MOST_STATE = 6.0, 20.0
 
 
 def state_bytes() -> Input:
-    """Return bytes per parameter in training."""
+    """Return the bytes per parameter that training with Adam keeps."""
     return assumed_input(float(STATE_BYTES), "B", STATE, _LEAST_STATE, _MOST_STATE)
 
 
@@ -187,9 +188,9 @@ def gpus_needed(data: Dataset) -> DerivedEstimates:
 
 # Common GPU memory sizes, in bytes.
 SIZES = (8e9, 12e9, 16e9, 24e9, 80e9)
-# Below this, library overhead is as large as the model.
+# Smallest peak, in bytes, to compare with the memory model: below it, library overhead is as large as the model.
 LEAST_PEAK = 2e8
-# Assumed range if no peak this large was measured.
+# Assumed range of measured over modelled memory, if no peak of at least LEAST_PEAK was measured.
 _UNCHECKED = (0.5, 2.0)
 
 _STATE = {"s": ("bytes for each parameter: weight, gradient, moments", "B"), "N": ("parameters", "1")}

@@ -16,7 +16,7 @@ from report.quantities import gemm, quantity
 # Shortest run that shows the effect of heat.
 MINUTES_S = 120.0
 TENTHS = 10
-# The end of a run begins after this share.
+# Readings after this share of a run count as its end.
 END = 0.9
 # Below this share of the fastest product's rate, most arithmetic units are idle.
 LOW_SHARE = 0.2
@@ -27,7 +27,7 @@ _LABELS = ("load", "extent", "dtype", "backend", "threads")
 
 
 def runs(data: Dataset) -> pd.DataFrame:
-    """Return each run's samples, one row each in time order; `round` tells a point's runs apart.
+    """Return the samples of all runs, one per row in time order; the column `round` tells runs of the same point apart.
 
     Column `run_s`: seconds from the start of the run to the end of the sample.
     """
@@ -41,9 +41,9 @@ def runs(data: Dataset) -> pd.DataFrame:
 def rate_drift(run: pd.DataFrame) -> dict[str, float]:
     """Compute the share of its rate that a run lost from its first to its last tenth: estimate, low, high, se and df.
 
-    The error comes from differences between neighbouring tenths, except the first, in which the device may warm up.
-    Source: von Neumann 1941, Ann. Math. Stat. 12(4):367, the mean square successive difference, which is robust to slow
-    trends; df from its variance, (3n - 4) / (n - 1)^2 relative to its square.
+    The error is the mean square successive difference between neighbouring tenths, which is robust to slow trends (von
+    Neumann 1941, Ann. Math. Stat. 12(4):367). The first tenth is left out of it, because the device may warm up. df
+    follows from the variance of that mean square, which is (3n - 4) / (n - 1)^2 relative to its square.
     """
     tenths = np.array([np.log(part).mean() for part in np.array_split(run["value"].to_numpy(float), TENTHS)])
     ratio, n = float(np.exp(tenths[0] - tenths[-1])), TENTHS - 1

@@ -49,12 +49,12 @@ _FIT = ["rows", "trees"]
 
 
 def boosting_rates(data: Dataset) -> Estimates:
-    """Return calls per second at every point, with its phase; `library` gives the library and its thread count."""
+    """Return calls per second at every point, by phase; `library` gives the library and its thread count."""
     return with_library(data.summary("boosting").drop_labels("dtype")).inverse()
 
 
 def _call_seconds(data: Dataset, phase: str) -> Estimates:
-    """Return seconds per call, also under `backend: best`: the fastest library and thread count."""
+    """Return seconds per call in a phase; rows with `backend: best` use the fastest library and thread count."""
     rates = boosting_rates(data).filter(phase=phase).drop_labels("phase")
     best = rates.best_per_group(["node", "device", *_FIT], detail=["library"]).label(backend="best")
     return concat_estimates([rates.drop_labels("library").inverse(), best.inverse()])

@@ -52,7 +52,7 @@ def _bert_flop(figure: Figure) -> float:
 _COUNTED_FLOP = _flop_product(1.0, "flop")
 _TOKENS = _flop_product(_TRAINING, "parameters", "tokens")
 _CHARACTERS = _flop_product(_TRAINING * _BLOCK, "layers", "width", "width", "iterations", "sequences", "context")
-# Upper bound: shorter examples need less.
+# This is an upper bound, because shorter examples need less.
 _EXAMPLES = _flop_product(_TRAINING, "parameters", "examples", "epochs", "most_tokens")
 RUNS = (
     Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _CHARACTERS, "small"),
@@ -74,7 +74,7 @@ RUNS = (
     Run("Llama 2 70B", "llama2-70b", "transformer", _TOKENS),
     Run("Llama 3.1 405B", "llama31-405b", "transformer", _flop_product(1.0, "training_flop")),
 )
-# Runs for which to count nodes, and days to finish.
+# Runs for which to count nodes, and the days in which these nodes must finish.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
 
 _ladder_quantity = partial(quantity, experiments=["training", "time-to-train"], tier="derived", checked=CHECK)

@@ -30,7 +30,7 @@ def samples_per_second(data: Dataset) -> Estimates:
 
 
 def baseline_rates(rates: Estimates) -> Estimates:
-    """Return CPU rates by baseline: core (one thread) and node (the most threads measured there)."""
+    """Return CPU rates by baseline: `core` is one thread, and `node` is the most threads measured on that node."""
     cpu = rates.filter(device="cpu")
     most = cpu["threads"].groupby(cpu["node"]).transform("max")
     return concat_estimates(
@@ -39,9 +39,10 @@ def baseline_rates(rates: Estimates) -> Estimates:
 
 
 def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
-    """Select from `baseline_rates` all nodes' CPUs with all threads, as one baseline `fleet`; `of` names the node.
+    """Return the rates of all nodes' CPUs with all threads, as one baseline `fleet`; the label `of` names the node.
 
-    Empty if only one kind of node was measured: that equals the baseline `node`.
+    rates: as from `baseline_rates`. The result is empty if only one kind of node was measured, because `fleet` would
+    then equal the baseline `node`.
     """
     whole = rates.filter(baseline="node")
     if whole["node"].map(kind_of_node).nunique() < 2:
@@ -61,7 +62,7 @@ FAMILIES = {
 
 
 def family_rates(data: Dataset) -> Estimates:
-    """Return training FLOP/s by model family, on CPUs with all threads; without plain loops."""
+    """Return training FLOP/s by model family, on GPUs and on CPUs with all threads, without plain loops."""
     rates = data.summary("training", value="flop_per_s")
     rates = rates.take(~rates["backend"].isin(LOOPS))
     rates = concat_estimates(
@@ -72,9 +73,9 @@ def family_rates(data: Dataset) -> Estimates:
 
 
 def best_rates(data: Dataset) -> Estimates:
-    """Return FLOP/s in the fastest training step by family and device, on CPUs with all threads.
+    """Return FLOP/s in the fastest training step by family and device; CPUs use all threads.
 
-    The best over models in the family, batch sizes, number formats and libraries; `detail` names them.
+    The step is the fastest over models in the family, batch sizes, number formats and libraries; `detail` names them.
     """
     by = ["node", "device", "threads", "baseline", "family"]
     return family_rates(data).best_per_group(by, detail=["model", "batch", "dtype", "backend"])
@@ -151,7 +152,8 @@ _summary(
 )
 
 
-# Bottom to top. Keys left out match any value, so the fastest measured. Last field: True to use all cores.
+# Rungs from bottom to top. A key that is left out matches any value, so the fastest measured one counts. The last field
+# is True for rungs that use all cores.
 RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
     ("one core, at its best", {"device": "cpu", "threads": 1}, False),
@@ -184,13 +186,14 @@ def training_ladder(data: Dataset) -> Estimates:
     return concat_estimates(steps)
 
 
-# Metric to method. Energy is counted for timed points of at least half a second on a CPU, or 3 s on a GPU: all that the
-# device used meanwhile, including its idle share; a GPU's whole board with its memory, a CPU's packages without memory.
+# Energy metric, and its method. Energy is counted only for points timed for at least half a second on a CPU, or 3 s on
+# a GPU. It is all that the device used meanwhile, including its idle share: a GPU's whole board with its memory, or a
+# CPU's packages without memory.
 METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
 
 
 def joules(data: Dataset, experiment: str) -> Estimates:
-    """Return energy in J per call at each point; power times time only for devices without a counter."""
+    """Return the energy per call in J at each point; power times time serves only for devices without a counter."""
     counted, added = (data.summary(experiment, metric).label(detail=how) for metric, how in METHODS.items())
     devices = set(counted.rows("node", "device"))
     return concat_estimates([counted, added.take([device not in devices for device in added.rows("node", "device")])])

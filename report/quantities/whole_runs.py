@@ -1,11 +1,12 @@
-"""Correction from jobs run whole: by how much derived times are off, and how sure that is.
+"""Correction of derived times by whole jobs, which show by how much derived times are off, and how sure that is.
 
 A published run's time is derived from its operations and its family's best rate. Runs take longer: their steps are
 smaller than those at the best rate, they draw batches and test, and one library does not suit all steps. The correction
-is a line through logarithms, job time relative to derived time against operations: the more a run computes, the less
-time goes to anything else. Runs larger than the largest job use its correction, to avoid extrapolation. The interval is
-for one further run next to the jobs (prediction interval in linear regression, Student's t), so scatter between jobs
-widens it. Jobs on all nodes count, once each: the mean logarithm over nodes. Devices of one kind share the line.
+is a line fitted to the jobs' logarithms: job time relative to derived time, against operations. It has a slope because
+a run that computes more spends a smaller share of its time on anything else. Runs larger than the largest job use that
+job's place on the line, to avoid extrapolation. The interval is the prediction interval of linear regression (Student's
+t) for one further run, so scatter between jobs widens it. Jobs on all nodes count, but each job only once, with the
+mean logarithm over nodes. Devices of one kind share one line.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ FAMILY_OF = {
     "bytes-gpt2": "transformer",
     "origin-minilm-l6": "transformer",
 }
-# Metrics per round to predict a job's time from.
+# Metrics, recorded in each round, that predict the time of a job.
 _PARTS = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]
 _ROUND = [*POINT, "round"]
 _correction_quantity = partial(quantity, experiments=[EXPERIMENT, "training"], tier="derived", checked=CHECK)
@@ -61,7 +62,7 @@ def job_rounds(data: Dataset) -> pd.DataFrame:
 
 
 def round_estimates(data: Dataset, table: pd.DataFrame, values: pd.Series, unit: str) -> Estimates:
-    """Convert one value per round to estimates, with rounds as the unit for intervals."""
+    """Convert one value per round to estimates whose intervals are over rounds."""
     valid = table.assign(value=values)[values.notna()]
     samples = data.samples(EXPERIMENT)
     first = samples[samples["metric"] == "job_time"].drop(columns="value")
@@ -71,12 +72,13 @@ def round_estimates(data: Dataset, table: pd.DataFrame, values: pd.Series, unit:
 def predicted_over_measured(data: Dataset) -> Estimates:
     """Divide predicted by measured time for each job, by two methods.
 
-    parts: from the time for each part alone, in the same round. rate: as the ladder of published runs predicts, job
-    operations divided by the family's best rate on that device.
+    parts: adds up the times of the job's parts, each measured alone in the same round. rate: divides the job's
+    operations by the family's best rate on that device, as the ladder of published runs does.
     """
     table = job_rounds(data)
     parts = round_estimates(data, table, table["predicted"] / table["job_time"], "ratio")
-    # Achieved rate, relative to the family's best on the same device and threads.
+    # Predicted over measured time equals the achieved rate, relative to the family's best on the same device and
+    # threads.
     achieved = round_estimates(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
     achieved = achieved.label(family=[FAMILY_OF.get(job, "") for job in achieved["job"]])
     rate = (achieved / best_rates(data).drop_labels("baseline")).drop_labels("family")
@@ -85,9 +87,10 @@ def predicted_over_measured(data: Dataset) -> Estimates:
 
 @dataclass(frozen=True)
 class Line:
-    """Correction factors: measured time relative to derived time, for jobs run whole.
+    """Whole jobs with their measured time relative to their derived time, and the line through them.
 
-    jobs: their names. flop: operations per job; ratio: measured to derived time; rows: summary rows behind each.
+    jobs: names of the jobs. flop: operations per job. ratio: measured over derived time per job. rows: summary rows
+    behind each job.
     """
 
     jobs: tuple[str, ...]
@@ -142,7 +145,7 @@ def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: b
     """Multiply derived times by the correction for a run with `flop` operations, and widen their intervals.
 
     Estimates for a device kind with too few whole runs stay uncorrected, without an interval. inverse: the estimates
-    are rates, so divide.
+    are rates, which are divided by the correction.
     """
     if not len(derived):
         return derived
