@@ -41,9 +41,9 @@ def runs(data: Dataset) -> pd.DataFrame:
 def rate_drift(run: pd.DataFrame) -> dict[str, float]:
     """Compute the share of its rate that a run lost from its first to its last tenth: estimate, low, high, se and df.
 
-    The error is the mean square successive difference between neighbouring tenths, which is robust to slow trends (von
-    Neumann 1941, Ann. Math. Stat. 12(4):367). The first tenth is left out of it, because the device may warm up. df
-    follows from the variance of that mean square, which is (3n - 4) / (n - 1)^2 relative to its square.
+    The error is the root of the mean square successive difference between neighbouring tenths, which is robust to slow
+    trends (von Neumann 1941, Ann. Math. Stat. 12(4):367). The first tenth is left out of it, because the device may
+    warm up. df follows from the variance of that mean square, which is (3n - 4) / (n - 1)^2 relative to its square.
     """
     tenths = np.array([np.log(part).mean() for part in np.array_split(run["value"].to_numpy(float), TENTHS)])
     ratio, n = float(np.exp(tenths[0] - tenths[-1])), TENTHS - 1

@@ -53,7 +53,7 @@ def copy_node(
     return folder
 
 
-# Quick to judge, and enough to support some claims and challenge others.
+# These experiments are quick to judge, and with them some claims are supported and others challenged.
 EXPERIMENTS, FEW_CLAIMS = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13")
 
 
@@ -67,7 +67,7 @@ def write_few_claims(folder: Path) -> Path:
 
 
 def speed_up(times: float, all_clocks: bool = False) -> Rows:
-    """Divide all times by `times`; with `all_clocks`, also the elapsed times at which samples ended."""
+    """Return a change that divides all times by `times`; with `all_clocks`, also the times at which samples ended."""
 
     def change(rows: pd.DataFrame) -> None:
         rows.loc[rows["unit"].eq("s"), "value"] /= times

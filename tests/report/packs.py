@@ -34,7 +34,7 @@ def make_zip(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, met
 
 
 def file_entries(files: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
-    """Return the manifest's file entries, with an entry for `name` that `data` and `lies` replace."""
+    """Return the manifest's file entries, in which `data` and `lies` replace the entry for `name`."""
     entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     entries: dict[str, Any] = make_manifest(files)["files"]
     return {**entries, name: {**(entry if data else entries.get(name, entry)), **lies}}

@@ -41,7 +41,10 @@ def claims(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Data folder with one node and, to save time, no published measurements: the claims here need none."""
+    """Data folder with one node.
+
+    It has no published measurements, to save time: the claims here need none.
+    """
     monkeypatch.setattr("report.commands.add.PUBLISHED", tmp_path / "nothing")
     shutil.copytree(OTHER, tmp_path / "data" / "nodes" / OTHER.name)
     return tmp_path / "data"
@@ -248,7 +251,7 @@ def test_leftovers_from_an_interrupted_add_are_ignored_and_removed(
     assert [node.id for node in read_nodes([data / "nodes"]).nodes] == [OTHER.name]
     assert add_node_folder(pack, data / "nodes", []) == data / "nodes" / PUBLISHED.name
     assert {path.name for path in (data / "nodes").iterdir()} == {OTHER.name, PUBLISHED.name}
-    # The new folder sorts after existing ones, so that those keep the id.
+    # The new folder sorts after existing ones, so that the existing nodes keep their ids.
     assert add_node_folder(pack, data / "nodes", ["zz"]).name == "zz.2"
     assert add_node_folder(pack, data / "nodes", [PUBLISHED.name]).name == f"{PUBLISHED.name}.2"
 

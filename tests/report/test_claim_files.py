@@ -21,8 +21,8 @@ from report.judging.claim_files import SCHEMA, read_claims
 from report.quantities import quantities
 
 CLAIM_FILES = sorted(judge.CLAIMS.glob("*.yaml"))
-# Truncated SHA-256 hashes for all six-word runs in the three articles: they detect a copied
-# sentence, and we do not ship the copyrighted text.
+# Truncated SHA-256 hashes of all six-word runs in the three articles. They detect a copied sentence without shipping
+# the copyrighted text.
 SHINGLES = frozenset((Path(__file__).parent / "article_shingles.txt").read_text().split())
 RUN = 6
 ARTICLES = {"N": "nuface", "G": "gpuserver", "W": "whygpu"}
@@ -96,7 +96,7 @@ def test_sensitivity_spans_the_threshold(claim: dict[str, Any]) -> None:
     for part in decided_parts({**claim, "when_written": []}):
         value, sensitivity = part["threshold"]["value"], part.get("sensitivity", [])
         if part["rule"] in NUMERIC_RULES:
-            # Lower values may be missing where they mean nothing ("several" is at least two).
+            # Values below the threshold may be missing if they make no sense ("several" is at least two).
             assert value in sensitivity and min(sensitivity) <= value < max(sensitivity), part.get("name")
         elif part["rule"] == "within":
             low, high = value

@@ -1,4 +1,4 @@
-"""Derived estimates: unit checks, intervals from the inputs, and moved inputs."""
+"""Derived estimates: unit checks, intervals from the inputs, and results for moved inputs."""
 
 from __future__ import annotations
 

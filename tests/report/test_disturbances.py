@@ -50,7 +50,7 @@ def test_cases_with_disturbed_rows_are_marked(study: Path) -> None:
     document = read_json(study / "verdicts.json")
     cases = [case for verdict in document["verdicts"] for case in verdict["cases"] if case.get("node")]
     assert read_dataset(study / "data").disturbed_rows == {1}
-    # Multiply-adds per cycle use two rows: gemm (disturbed) and clock (not).
+    # Multiply-adds per cycle use two rows, gemm (disturbed) and clock (not), so half of the rows are disturbed.
     assert {case["disturbed"] for case in cases if case["behind"] == "0-1"} == {0.5}
     marked: set[str] = set()
     for verdict in document["verdicts"]:

@@ -1,4 +1,4 @@
-"""Datasets behind quantities: caching, recorded row use, percentiles, and missing experiments."""
+"""Datasets behind quantities: caching, a record of the rows used, percentiles, and missing experiments."""
 
 from __future__ import annotations
 

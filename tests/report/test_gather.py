@@ -1,4 +1,4 @@
-"""Command `gather`: node folders become tables, and unusable files are left out alone."""
+"""Command `gather` turns node folders into tables, and leaves out only the files that are unusable."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ CUT = b"PAR1"
         ({"value": "fast"}, "value"),
         ({"node": "another"}, "column 'node', row 0: 'another', but this folder's node.json says 'node-a'"),
         (CUT, "Parquet"),
-        # Duplicate round.
+        # The same round appears twice.
         (1, "round 1 of gemm on cpu was already read"),
     ],
 )
@@ -178,7 +178,7 @@ def rename_node_folder(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("longer", [0, 1])
 def test_renamed_copy_counts_once(synthetic: Factory, tmp_path: Path, longer: int) -> None:
-    """longer: 0 if only the original has all rounds, 1 if only the copy."""
+    """longer: 0 if only the original has all rounds, 1 if only the copy has them."""
     before, folder = write_node_folder(synthetic, "kind.aaaaaa"), tmp_path / "mine"
     copy = shutil.copytree(before, folder / "kind.aaaaaa")
     copy = rename_node_folder(copy, "kind.bbbbbb")

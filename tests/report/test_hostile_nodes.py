@@ -27,7 +27,7 @@ from report.data.node_reader import read_folders, read_nodes
 from report.formatting import node_label
 from tests.report.lying_nodes import copy_node, renamed_record
 
-# No shrinking: failures are small enough to read, and each shrink attempt takes 0.1 s.
+# Hypothesis does not shrink failures here: they are small enough to read, and each attempt takes 0.1 s.
 CASES = int(os.environ.get("HOSTILE", "15"))
 ROUNDS = ("clock.cpu.5", "several-devices.cpu.1")
 HOSTILE = settings(
@@ -55,7 +55,7 @@ def honest_samples(two_nodes: Path) -> pd.DataFrame:
 
 
 def check_reading(two_nodes: Path, honest_samples: pd.DataFrame) -> None:
-    """Check that both folders read: honest unchanged, and victim used or refused with a reason."""
+    """Check that the honest node reads unchanged, and that the victim is used, or refused with a reason."""
     records, refused = find_nodes([two_nodes])
     nodes: dict[str, Any] = {}
     for node, left_out in read_folders(records):

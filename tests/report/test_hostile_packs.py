@@ -241,7 +241,7 @@ def test_limits_apply_before_reading(
     assert "1,099,511,627,776 bytes (limit: 134,217,728)" in inbox.refusal(path=path)
     monkeypatch.setattr(node_pack, "MOST_FILES", 1)
     assert "claims 4 files" in inbox.refusal(good_pack)
-    # The zip's end record states fewer entries than there are; all are counted.
+    # The zip's end record states fewer entries than the file has, but all entries are counted.
     assert "contains 4 files (limit: 1)" in inbox.refusal(patch(good_pack, END, 8, b"\1\0\1\0"))
 
 

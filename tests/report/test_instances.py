@@ -1,4 +1,4 @@
-"""Machines of one kind pool into one case: independent of number and order, wider where they disagree."""
+"""Machines of one kind pool into one case in any number and order; its interval is wider where they disagree."""
 
 from __future__ import annotations
 
@@ -155,7 +155,10 @@ def test_crossover_without_any_crossing_is_decided_over_machines(second: list[fl
 
 @pytest.mark.parametrize("n", [3, 8, 30])
 def test_pooled_interval_covers_the_median_machine(n: int) -> None:
-    """Coverage for machines that differ by 20% (skewed), each measured to 1%, around a true median 1."""
+    """Simulate machines that differ by 20% around a true median of 1, each measured to 1%.
+
+    The distribution of the machines is skewed.
+    """
     random, runs = np.random.default_rng(n), 2000
     true = np.exp(0.2 * (random.standard_exponential((runs, n)) - np.log(2)))
     noisy = true * np.exp(0.01 * random.standard_t(10, (runs, n)))

@@ -1,4 +1,4 @@
-"""Judging: from node folders and claim files to verdicts, missing evidence and sensitivity."""
+"""Judging turns node folders and claim files into verdicts, and names missing evidence and sensitivity."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Court:
 
     def claim(self, name: str = "", **content: Any) -> None:
         name = name or f"W{len(list(self.claims.iterdir())) + 1:02d}"
-        # JSON is YAML.
+        # A JSON document is also a YAML document.
         (self.claims / f"{name}.yaml").write_text(json.dumps({"id": name, **HEAD, **content}, indent=1))
 
     def judge(self, *nodes: SyntheticNode) -> dict[str, Any]:

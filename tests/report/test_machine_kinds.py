@@ -29,7 +29,7 @@ from .quantities.builders import add_passes
 
 
 def gpu_server(synthetic: Factory, cores: int) -> SyntheticNode:
-    """Build a node with a GPU whose host trains at 1/10 and reads memory at 1/8 its speed."""
+    """Build a node with a GPU whose host trains at 1/10 of the GPU's speed and reads memory at 1/8 of it."""
     node = synthetic("node-a", gpus=1, cores=cores)
     for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
         about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
@@ -57,7 +57,8 @@ def part_outcomes(name: str, data: Dataset) -> list[str]:
             "Intel(R) Core(TM) Ultra 9 275HX", "Intel(R) Core(TM) i9-13980HX",
             "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz",
         )),
-        # Neither kind: desktop processors with DDR4 or DDR5, workstations with four memory channels, servers.
+        # These processors are of neither kind: some take DDR4, some have four or more memory channels, and some are for
+        # servers.
         *(("", name) for name in (
             "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD EPYC",
             "AMD Ryzen Threadripper 7970X 32-Cores", "Intel(R) Xeon(R) Platinum 8480CL",

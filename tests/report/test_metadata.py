@@ -127,7 +127,7 @@ def test_verdict_tables_match_the_verdicts(document: dict[str, Any], tmp_path: P
         assert case_row[name] == case[name], name
     labels = json.loads(case_row["labels"])
     assert labels["dtype"] == case["labels"]["dtype"] == "float32" and not set(labels) & set(cases.columns)
-    # Without cases: column types are declared, not inferred.
+    # Without cases, the tables keep their column types, because types are declared and not inferred.
     none = [{**item, "cases": []} for item in document["verdicts"]]
     for path in write_tables({**document, "verdicts": none}, tmp_path / "verdicts.json"):
         schema = parquet.read_schema(path)

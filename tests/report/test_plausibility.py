@@ -1,4 +1,4 @@
-"""Plausibility checks: impossible rounds are left out with figure and limit, and measured ones stay."""
+"""Plausibility checks: impossible rounds are left out with a figure and its limit; measured rounds stay."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def liar_experiments(nodes: Nodes) -> set[str]:
 
 
 def add_round(node: Path, name: str, change: Rows | None = None) -> Path:
-    """Add round `name` to a node, with its own change."""
+    """Add round `name` to a node; `change` edits the rows of this round only."""
     (copy_node(node.parents[1] / "of" / node.name, [name], change) / f"{name}.parquet").rename(node / f"{name}.parquet")
     return node
 
@@ -69,7 +69,7 @@ def scale(column: str, factor: float, where: str = "value > 0") -> Rows:
 @pytest.mark.parametrize(
     ("rounds", "change", "words"),
     [
-        # At an unchanged clock, 2 or 5 times the peak of the widest units.
+        # Times shrink by a factor of 2 or 5 at an unchanged clock, so rates exceed the peak of the widest units.
         (["peak.cpu.1"], speed_up(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
         (["content.cpu.4"], speed_up(5, True),
          ["FLOP/s is", "times the most that can be", "GHz, 30% above the highest clock measured here"]),
@@ -118,7 +118,7 @@ def test_implausible_round_metadata_is_refused(tmp_path: Path, about: dict[str, 
 
 
 def one_core(rows: pd.DataFrame) -> None:
-    """Keep one-thread rows, at twice the speed."""
+    """Keep only the rows with one thread, and double their speed."""
     rows.drop(rows.index[rows["threads"] != 1], inplace=True)
     speed_up(2, True)(rows)
 
@@ -137,7 +137,8 @@ def test_rates_are_bounded_by_the_cores_in_use(tmp_path: Path, change: Rows, fau
 @pytest.mark.parametrize(
     ("name", "factor", "fault"),
     [
-        # The H100 reaches 3/4 of its TF32 rating, and 9/10 of its memory rating.
+        # The H100 reaches 3/4 of its TF32 rating and 9/10 of its memory rating, so these factors lie just below and
+        # just above the limits.
         ("gemm.cuda-0.1", 5.0, ""),
         ("gemm.cuda-0.1", 5.3, "(4 times h100-sxm.bf16_flops, by the size of a number)"),
         ("bandwidth.cuda-0.1", 21.5, ""),

@@ -266,7 +266,7 @@ def published_estimates(*rows: tuple[float, str]) -> Any:
 
 
 def figure_sides(threshold: float, *rows: tuple[float, str]) -> list[Side]:
-    """Return the side that each figure takes for at_least a threshold."""
+    """Return the side that each figure takes under the rule at_least with this threshold."""
     return PublishedEnds(published_estimates(*rows)).sides(Threshold(threshold), "at_least")
 
 
@@ -356,7 +356,7 @@ def test_published_evidence_decides_until_most_points_have_two_rounds(
     bench: Bench, synthetic: Factory, rounds: tuple[int, ...], verdict: Verdict, decided_on: str
 ) -> None:
     claim, record = gemm_claim(40e9), {**CPU, "task": "product", "measure": "flops", "unit": "FLOP/s", "value": 1e3}
-    # Later points lie at the threshold.
+    # The first point lies above the threshold, and later points lie at it.
     node = synthetic()
     for place, number in enumerate(rounds):
         node.gemm(12 if place == 0 else 40 / 6, n=256 * (place + 1), rounds=number)

@@ -1,4 +1,4 @@
-"""Command `references`: users for every reference entry, and a failure for unused ones."""
+"""Command `references` lists the users of every reference entry, and fails if an entry is unused."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_reported_threshold_is_the_nearest_that_changes_the_verdict(
     by_side = {trial.side: trial for trial in nearest_changes(result)}
     ends = np.unique(estimates.frame[["low", "high"]].to_numpy(float))
     step = 1e-9
-    # At and just beside every interval end: the outcome is constant in between.
+    # Try thresholds at and just beside every interval end, because the outcome is constant in between.
     nearby = [value + shift for value in ends[~np.isnan(ends)] for shift in (-step, 0.0, step)]
     for higher, sides in ((True, ("above", "from")), (False, ("below", "to"))):
         candidates = [value for value in nearby if (value > threshold if higher else value < threshold)]
@@ -141,7 +141,7 @@ def test_threshold_sweep_matches_new_decisions(drawn: list[Any], values: list[fl
         ([(-1.0, 1.0)], 2.0),
         ([(5.0, 5.0)], math.inf),
         ([(math.nan, math.nan)], math.nan),
-        # For depends, the less clear side gives the margin; undecided cases do not count.
+        # If the outcome is `depends`, the less clear side gives the margin; undecided cases do not count.
         ([(40.0, 42.0), (3.5, 4.1), (1.0, 2.0)], math.log(4 / 1.5) / math.log(2 / 1)),
     ],
 )

@@ -17,7 +17,7 @@ from report.judging.rules import Population, clopper_pearson
 
 
 def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
-    """Build a population from estimates per model. se: standard error on the log scale, 0 for exact."""
+    """Build a population of models from estimates per model. se: standard error on the log scale, 0 for exact."""
     rows = [{"model": name, "estimate": value, "detail": ""} for name, points in values.items() for value in points]
     if not se:
         return Population(exact_estimates(rows), "model", compare)
@@ -84,7 +84,10 @@ def test_share_outcome_follows_its_interval(above: int, count: int, threshold: f
 
 
 def draw_population(share: float, draw: np.random.Generator) -> Population:
-    """Draw 40 models with `share` above threshold 1, about 10% away, in three rounds with 5% noise."""
+    """Draw 40 models; a share `share` of them lies above the threshold 1, about 10% away from it.
+
+    Each model has three rounds with 5% noise.
+    """
     distance = np.where(draw.random(40) < share, 1, -1) * draw.exponential(0.1, 40)
     points = statistics.estimate_on_log_scale(list(np.exp(distance[:, None] + draw.normal(0, 0.05, (40, 3)))))
     rows = pd.DataFrame({"model": range(40), "detail": "", "n_rounds": 3, "n_samples": 3})

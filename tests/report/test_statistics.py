@@ -41,10 +41,10 @@ def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Eff
 
 
 def coverage(y: np.ndarray, level: float) -> tuple[float, ...]:
-    """Return the coverage for times and for ratios at `level`, and the standard errors on both.
+    """Return the coverage for times and for ratios at `level`, and the standard errors of both.
 
-    Ratios pair neighbouring points in one group (disjoint pairs), and points with their
-    counterparts in the next group. The standard errors take groups, not points, as independent.
+    Ratios pair neighbouring points in one group (disjoint pairs), and points with their counterparts in the next group.
+    The standard errors take groups, not points, as independent.
     """
     groups, points, _ = y.shape
     centre, se, df = np.empty(y.shape[:2]), np.empty(y.shape[:2]), np.empty(y.shape[:2])
@@ -111,7 +111,7 @@ def test_single_point_gets_a_t_interval_and_widths_are_positive() -> None:
 
 
 def test_equal_variances_pool_up_to_the_group_degrees_of_freedom() -> None:
-    # All permutations of three rounds: equal variances, and no correlation between points.
+    # The points are all permutations of three rounds, so they have equal variances and no correlation.
     points = statistics.estimate_on_log_scale(list(permutations([1.0, 1.01, 1.02])))
     assert (points.df <= 12).all() and (points.df > 6).all()
 
@@ -154,7 +154,7 @@ def test_estimates_scale_with_the_unit(rounds: list[list[float]], unit: float) -
 
 @given(group, st.randoms(use_true_random=False))
 def test_round_order_does_not_matter(rounds: list[list[float]], random: object) -> None:
-    # Rounds are shared processes, so points with equal round counts share a permutation.
+    # All points share the processes behind the rounds, so points with equal round counts share a permutation.
     orders = {n: random.sample(range(n), n) for n in set(map(len, rounds))}  # type: ignore[attr-defined]
     points = statistics.estimate_on_log_scale(rounds)
     mixed = statistics.estimate_on_log_scale([[point[place] for place in orders[len(point)]] for point in rounds])

@@ -1,4 +1,4 @@
-"""Summary: compared with a direct implementation, series by series, and flags in words."""
+"""The summary agrees with a direct implementation that works series by series, and puts flags into words."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def estimate_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
     for medians, freedom in zip(rows["medians"], df, strict=True):
         result: dict[str, Any]
         if freedom and len(set(medians)) == 1:
-            # Equal in all rounds: exact if counted, otherwise unknown spread.
+            # A value that is equal in all rounds is exact if it is counted; otherwise its spread is unknown.
             se = 0.0 if metric in COUNTED else math.nan
             result = dict.fromkeys(("low", "high"), medians[0] if se == 0 else math.nan)
             result |= {"estimate": medians[0], "log_se": se, "df": freedom, "exact": se == 0}
@@ -293,7 +293,7 @@ def test_missing_text_is_refused_with_column_and_row() -> None:
     [
         (["busy: 12% other load", "", "busy: 31% other load"], {}, "busy in 2 of 15 samples (most: 31% other load)"),
         (["throttled: power cap", "throttled: heat"], {}, "throttled in 2 of 15 samples (heat and power cap)"),
-        # Earlier data have bare names, with figures from the columns.
+        # Earlier data have flags without figures, so columns provide the figures.
         (["busy steal", "busy", "throttled"], {"other_load": 0.31, "steal": 0.05}, "busy in 2 of 15 samples (most: 31% "
          "other load); steal in 1 of 15 samples (most: 5%); throttled in 1 of 15 samples"),
     ],
@@ -320,7 +320,7 @@ def test_summary_flags_round_trip(flags: list[FlagSummary]) -> None:
     assert disturbances.parse_flags("busy exact") == [
         FlagSummary("busy"),
         FlagSummary("exact"),
-    ]  # earlier edition
+    ]  # as in an earlier edition
 
 
 @pytest.mark.parametrize(("rate", "flagged"), [(90.0, False), (145.0, True)])

@@ -1,4 +1,4 @@
-"""Threshold sliders: outcomes in the precomputed pieces match judging at each threshold."""
+"""Threshold sliders: the outcomes in their precomputed pieces equal new judgements at each threshold."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def look_up(slider: Slider, threshold: float) -> tuple[str, str]:
 
 
 def probe_thresholds(slider: Slider) -> Iterator[tuple[float, tuple[str, str]]]:
-    """Yield thresholds with their lookups: range ends, and each piece at its start, just past it and in its middle."""
+    """Yield thresholds with their lookups.
+
+    The thresholds are the ends of the range, and for each piece its start, the next number after it, and its middle.
+    """
     low, high = slider["range"]
     starts = [piece[0] for piece in slider["pieces"]]
     middles = [(start + end) / 2 for start, end in pairwise([*starts, high])]

@@ -119,7 +119,7 @@ def test_measured_value_is_compared_with_its_own_device(bench: Bench) -> None:
         ("Big", 3.61e12, AGREES),
         ("Big", 3.59e12, TO_EXPLAIN),
         ("Big", 4.41e12, TO_EXPLAIN),
-        # Inside the published range, and more than a tenth below it.
+        # The first value is inside the published range, the second more than a tenth below it.
         ("Range", 3.1e12, AGREES),
         ("Range", 2.9e12, TO_EXPLAIN),
         ("Small", 1e12, UNVERIFIED),
@@ -185,7 +185,7 @@ EPYC = {"model": "AMD EPYC 9R45", "family": "26", "sockets": 2, "simd": ["avx2",
         ({"family": "26"}, True),
         ({"family": "25"}, False),
         ({"sockets": 1}, False),
-        # A figure for a whole processor does not apply to a part.
+        # A figure for a whole processor does not apply to a node with only some of its cores.
         ({"cores": 64}, True),
         ({"cores": 128}, False),
         ({"has": ["avx512f", "amx_bf16"]}, True),

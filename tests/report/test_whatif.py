@@ -62,7 +62,7 @@ class Study:
 
     def write(self, folder: Path, claims: dict[str, dict[str, Any]]) -> None:
         for name, content in claims.items():
-            # JSON is YAML.
+            # A JSON document is also a YAML document.
             (folder / f"{name}.yaml").write_text(json.dumps({"id": name, **HEAD, **content}))
 
     def data(self) -> Dataset:

@@ -27,7 +27,7 @@ def site(published_study: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def visit(chromium: Any) -> Iterator[Visit]:
-    """Return a function that opens a page in its own context; adds `console_lines` and `requested_urls`."""
+    """Return a function that opens a page in its own context, and adds `console_lines` and `requested_urls` to it."""
     contexts: list[Any] = []
 
     def open_page(page: Path, width: int = 1280, height: int = 800, **options: Any) -> Any:

@@ -19,7 +19,7 @@ from report.pages.glossary import read_glossary
 from tests.report.claim_mistakes import reported_line, write_yaml
 from tests.report.test_claim_files import CLAIM_FILES, copied_runs, read_claim
 
-# Last claim per article that needs a clause; pages list later claims under the text.
+# In each article, the claims up to this number need a clause in the text. Pages list later claims under the text.
 LAST_NEEDING_CLAUSE = {"N": 18, "G": 32, "W": 38}
 HOSTILE = "<b>@word</b> $x$ | y_z (a) `c` 1. \\ ''' ~s~"
 ARTICLE: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Claim pages: figures with the deciding cases, true titles, escaped text and complete tables."""
+"""Claim pages: figures show the deciding cases, titles are true, texts are escaped, and tables are complete."""
 
 from __future__ import annotations
 
@@ -153,7 +153,8 @@ def test_published_figures_show_few_cases_with_distinct_labels(document: Mapping
         assert all(labels) and len(set(labels)) == len(labels), (verdict["id"], labels)
 
 
-# Internal words and NaN; allows "256-cell" LSTMs and sentences that begin with "None of".
+# Internal words and NaN, which pages must not show. "256-cell" LSTMs and sentences that begin with "None of" are
+# allowed.
 FORBIDDEN = re.compile(r".{0,60}(?:(?<!\d[- ])\bcells?\b|\bholds up to\b|\bfails\b|\b(?:nan|inf|None(?! of))\b).{0,30}")
 
 

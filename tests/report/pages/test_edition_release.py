@@ -1,4 +1,4 @@
-"""Released editions: immutable, measured, from one commit; the README quotes the newest."""
+"""Released editions: immutable, measured, and from one commit; the README quotes the newest edition."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_uncommitted_changes_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
     git("commit", "-qm", "first")
     head = git("rev-parse", "HEAD").strip()
     monkeypatch.setattr(edition_release, "ROOT", tmp_path)
-    # The README may differ: the command itself writes it.
+    # A changed README is allowed, because the release command itself writes it.
     (tmp_path / "README.md").write_text("second", encoding="utf-8")
     edition_release._check_commit(head, Path("verdicts.json"))
     edition_release._check_commit(f"{head}+", Path("verdicts.json"))

@@ -1,4 +1,4 @@
-"""Measurement families: exhibits for a fleet with GPUs, and none without measurements."""
+"""Measurement families: they have exhibits for a fleet with GPUs, and none without measurements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def find_family(key: str) -> Family:
 
 @pytest.mark.parametrize("key", [family.key for family in families()])
 def test_family_has_complete_exhibits_that_draw_on_a_phone(family_exhibits: dict[str, list[Exhibit]], key: str) -> None:
-    # A new experiment has no data yet.
+    # Only the family of a new experiment may lack exhibits, because there are no data for it yet.
     assert family_exhibits[key] or key.replace("-", "_") not in ORDER
     ids = {path.stem for path in (Path(__file__).parents[3] / "report" / "claims").glob("*.yaml")}
     for exhibit in family_exhibits[key]:
@@ -68,14 +68,15 @@ def test_figure_names_are_distinct_and_unreserved(family_exhibits: dict[str, lis
         str(identifier(exhibit.chart.name)) for exhibits in family_exhibits.values() for exhibit in exhibits
     )
     assert [name for name, count in names.items() if count > 1] == []
-    # Reserved: claim ids name claim figures, front- begins front page figures.
+    # No exhibit has a reserved name: claim ids name the figures on claim pages, and front- begins the names of front
+    # page figures.
     assert not [name for name in names if re.fullmatch(r"[A-Z]\d\d", name) or name.startswith("front-")]
 
 
 @pytest.mark.parametrize("key", [family.key for family in families()])
 def test_study_without_nodes_shows_nothing(key: str) -> None:
     names = [exhibit.chart.name for exhibit in find_family(key).show(Evidence(EMPTY, None))]
-    # The simulated check needs no nodes.
+    # Only the exhibit on simulated data remains, because it needs no nodes.
     assert [name for name in names if name != "checks-simulated"] == []
 
 

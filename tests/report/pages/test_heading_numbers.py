@@ -1,4 +1,4 @@
-"""Numbers in headings: possible, and supported by their intervals."""
+"""Numbers in headings are possible values that their intervals support."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gather([folder / "nodes"], folder / "data", allow_synthetic=True)
     evidence = read_dataset(folder / "data", read_reference(REFERENCE))
     document = judge(evidence, folder / "verdicts.json", allow_synthetic=True)
-    # Texts from claims and references reach the pages as well.
+    # Make the texts in claims hostile as well, because they also reach the pages.
     texts = [*TEXTS.values()]
     for place, verdict in enumerate(document["verdicts"]):
         verdict["says"] = verdict["finding"] = texts[place % len(texts)]
@@ -173,7 +173,8 @@ def test_hostile_text_keeps_its_neighbours_in_order(report: Path, visit: Visit, 
     places = [boxes_of_place for boxes_of_place in tab.evaluate(ORDER, parts) if all(boxes_of_place)]
     assert places
     for boxes in places:
-        # Each box is to the right, or on a later line; 6 px allow for font heights.
+        # Each box is to the right of the one before, or on a later line. Boxes on one line may differ by 6 px in
+        # height, as fonts do.
         assert all(b[1] > a[1] or b[0] > a[0] + 6 for a, b in pairwise(boxes)), boxes
 
 

@@ -20,16 +20,16 @@ from report.pages.verdict_words import verdict_word
 from tests.report.built_once import loaded_bytes
 from tests.report.pages.conftest import Visit
 
-# One page per kind.
+# One page for each kind of page.
 KINDS = (
     "index", "claims", "claims/W04", "claims/G15", "claims/N11", "articles/whygpu", "do-i-need-one",
     "measurements/index", "measurements/memory", "machines", "method", "sources", "objections", "glossary", "editions",
 )  # fmt: skip
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true })"
-# Widths for one page per kind, and for all pages.
+# Screen widths for one page per kind, and for all pages.
 WIDTHS, EVERY = (320, 360, 390, 768, 1280, 1920), (320, 768)
-# Types several texts as `fill` does and reads each output, in a single round trip.
+# This script types several texts as `fill` does and reads each output, in a single round trip.
 TYPE = """(field, [output, texts]) => texts.map((text) => {
   field.value = text;
   field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -50,7 +50,7 @@ def find_violations(page: Any) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_pages_pass_axe_and_controls_fit_a_thumb(site: Path, visit: Visit, kind: str) -> None:
-    """Controls are 40 pixels high on a phone; links within sentences are exempt, as in WCAG 2.5.8."""
+    """Controls are at least 40 pixels high on a phone; links in sentences are exempt, as in WCAG 2.5.8."""
     for width, scheme in ((1280, "light"), (390, "dark")):
         page = visit(site / f"{kind}.html", width, color_scheme=scheme)
         page.evaluate(OPEN)
@@ -72,7 +72,7 @@ def test_axe_finds_planted_faults(site: Path, visit: Visit) -> None:
 
 
 def test_pages_log_nothing_stay_offline_and_fit_the_screen(site: Path, visit: Visit) -> None:
-    """Load each page once, on the narrowest screen, then widen it: loading takes longest."""
+    """Load each page only once, because loading takes longest: first on the narrowest screen, which then widens."""
     page = visit(site / "index.html")
     kinds = {site / f"{kind}.html" for kind in KINDS}
     for path in sorted(site.rglob("*.html")):
@@ -92,7 +92,7 @@ def test_pages_log_nothing_stay_offline_and_fit_the_screen(site: Path, visit: Vi
 def test_every_internal_link_and_anchor_resolves(site: Path) -> None:
     pages = {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in site.rglob("*.html")}
     pages.pop(site / "page.html")
-    # Added by `report site`.
+    # `report site` adds these files later.
     later = {site / name for name in ("verdicts.json", "verdicts.csv")} | {site / "data"}
     ids = {path: {tag["id"] for tag in page.select("[id]")} for path, page in pages.items()}
     broken = []
@@ -188,7 +188,7 @@ def test_impossible_thresholds_show_the_allowed_range(site: Path, visit: Visit, 
 
 
 def test_slider_agrees_with_python_on_every_claim(site: Path, published_study: Path, visit: Visit) -> None:
-    """Compare at both ends, next to each change, and at random thresholds."""
+    """Compare the answers at both ends of a slider, next to each change, and at random thresholds."""
     document = json.loads((published_study / "verdicts.json").read_text(encoding="utf-8"))
     rng = random.Random(1)
     compared = 0
@@ -229,7 +229,7 @@ def test_slider_agrees_with_python_on_every_claim(site: Path, published_study: P
 
 
 def test_pages_are_light(site: Path) -> None:
-    """Limit pages with all that they load: 400 kB for the front page, 250 kB for a claim."""
+    """The front page and all files that it loads take at most 400 kB, and a claim page at most 250 kB."""
     assert loaded_bytes(site / "index.html") <= 400_000
     assert max(map(loaded_bytes, (site / "claims").glob("*.html"))) <= 250_000
 

@@ -19,7 +19,7 @@ from tests.report.built_once import build_once, loaded_bytes
 from tests.report.pages.edition_files import Study, read_study, write_study
 
 MANY = 20
-# Rates in an order unlike the names.
+# The order of the rates differs from the order of the names.
 RATES = {f"node-{place:02d}": 4.0 + 0.4 * (place * 7 % MANY) for place in range(MANY)}
 ENDS = {min(RATES, key=lambda name: RATES[name]), max(RATES, key=lambda name: RATES[name])}
 
@@ -60,7 +60,7 @@ def test_sole_measurer_and_one_machine_per_folder_are_shown() -> None:
     ).astype({"device": "category"})  # fmt: skip
     nodes = [{"id": node, "source": "results/nodes" if node == "h" else "data/nodes"} for node in "abcdefghij"]
     assert machine_selection.select_nodes(nodes, table) == ["a", "c", "f", "h", "j"]
-    # If every machine has its own folder, folders select none.
+    # If every machine comes from a folder of its own, its folder is no reason to select it.
     apart = [{**node, "source": node["id"]} for node in nodes]
     assert machine_selection.select_nodes(apart, table) == ["a", "c", "f", "j"]
 

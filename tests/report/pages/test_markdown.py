@@ -41,7 +41,7 @@ def cleaned_text(value: str) -> str:
     return " ".join(clean(value).split())
 
 
-# Per place: source with the text, CSS selector, and function that reads the text.
+# For each place: function that builds the source with the text, CSS selector, and function that reads the text.
 PLACES: dict[str, tuple[Callable[[str], str], str, Callable[[Any], str]]] = {
     "paragraph": (lambda value: f"::: {{.p}}\n{escape(value) or 'x'}\n:::\n\n", "div.p", element_text),
     "table": (lambda value: f"| {escape(value) or 'x'} | x |\n", "tbody td:first-child", element_text),
@@ -54,7 +54,7 @@ PLACES: dict[str, tuple[Callable[[str], str], str, Callable[[Any], str]]] = {
 @example(HOSTILE)
 @given(st.lists(text, min_size=20, max_size=40))
 def test_any_text_survives_pandoc(place: str, values: list[str]) -> None:
-    """Convert many texts per run: starting pandoc costs more than the conversion."""
+    """Convert many texts in each pandoc run, because starting pandoc costs more than the conversion."""
     source, selector, read_text = PLACES[place]
     head = "| text | other |\n|:----|:---|\n" if place == "table" else ""
     page = BeautifulSoup(convert(head + "".join(map(source, values)), "html"), "html.parser")

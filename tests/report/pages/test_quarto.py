@@ -1,4 +1,4 @@
-"""Quarto: used if found, recent and working; its project file lists every page."""
+"""Quarto is used if it is found, recent and working; its project file lists every page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from report.pages.figure_data import Evidence
 from report.pages.site_content import Content, build_content
 
 NAMES = ["index", "claims/N01"]
-# Prints the error before a deep stack trace.
+# This shell command prints the error before a deep stack trace.
 FAILS = r"printf 'Starting\nERROR: no such engine\n\n at a\n at b\n at c\n at d\n at e\n' >&2; exit 3"
 
 

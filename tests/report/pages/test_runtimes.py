@@ -47,7 +47,7 @@ def rung_times(ladder_estimates: Estimates) -> dict[str, tuple[str, str, float]]
 
 
 def make_evidence(synthetic: Factory, *nodes: SyntheticNode, published: Sequence[str] = ()) -> Evidence:
-    """Return page evidence for these nodes. published: ids that do not belong to the user."""
+    """Return page evidence for these nodes. published: ids of published nodes; all other nodes are the user's own."""
     dataset = nodes_dataset(synthetic, *nodes)
     records = [
         {**node.record(), "label": f"CPU {node.id}", "source": "data/nodes" if node.id in published else "here"}

@@ -34,7 +34,7 @@ _EMPTY = re.compile(
 
 
 def disturb(evidence: Evidence, change: dict[str, float], seed: int | None = None) -> Evidence:
-    """Multiply some experiments' rates by a factor; with a seed, disturb all at random."""
+    """Multiply the rates of some experiments by a factor, or with a seed, disturb all experiments at random."""
     data = evidence.data
     assert data is not None
     table = data.table.copy()
@@ -117,7 +117,7 @@ def test_headings_are_distinct_and_name_their_machine(published_evidence: Eviden
         headings += [
             exhibit.section or exhibit.chart.title for exhibit in shown if not exhibit.within or exhibit.section
         ]
-        # With several machines, a figure on one machine names it.
+        # With several machines, a figure on a single machine names that machine.
         alone = [exhibit for exhibit in shown if exhibit.machine and number > 1]
         assert [
             exhibit.chart.title for exhibit in alone if not any(name in exhibit.chart.title for name in names)

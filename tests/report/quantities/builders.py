@@ -20,7 +20,10 @@ ONE_GPU: dict[str, Any] = {"device": "cuda:0"}
 def add_product(
     node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any
 ) -> SyntheticNode:
-    """Add a GPU product at `rate` FLOP/s, and in a graph at `graph`, with a 1.5 GHz clock per sample."""
+    """Add a GPU product at `rate` FLOP/s, and if `graph` is set, the same product in a graph at `graph` FLOP/s.
+
+    Every sample reports a 1.5 GHz clock.
+    """
     flop = 2.0 * n**3
     about = {**ONE_GPU, "spread": 0, "flop": flop, "params": {"m": n, "n": n, "k": n}, **more}
     first = len(node.rows)
@@ -39,7 +42,10 @@ def add_step(node: SyntheticNode, rate: float, batch: int = 32, model: str = "ml
 
 
 def cpu_node(synthetic: Factory, name: str = "node-a", gain: float = 1.0, gpus: int = 0) -> SyntheticNode:
-    """Return a CPU node that trains 10 samples/s on one core by default, 18 on two, 60 at best."""
+    """Return a CPU node that by default trains 10 samples/s on one core and 18 on two cores.
+
+    With the best library and format it trains 60 samples/s.
+    """
     node = synthetic(name, gpus=gpus)
     for threads, more in ((1, 1.0), (2, 1.8)):
         add_step(node, 10 * gain * more, threads=threads)
@@ -72,7 +78,7 @@ def add_copy(
     node: SyntheticNode, seconds: float, size: int, direction: str = "host_to_device", host_memory: str = "pinned",
     **more: Any,
 ) -> SyntheticNode:  # fmt: skip
-    """Add a copy; both and device_to_device count the bytes twice, as the experiment does."""
+    """Add a copy. Directions `both` and `device_to_device` count the bytes twice, as the experiment does."""
     moved = size * (2 if direction in ("both", "device_to_device") else 1)
     params = {"direction": direction, "size": size, "host_memory": host_memory}
     more = {"spread": 0.0, **more}
@@ -80,7 +86,10 @@ def add_copy(
 
 
 def link_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node with 10 µs and 50 GB/s to the device, 40 GB/s to the host, 75 GB/s both ways."""
+    """Return a node with a GPU that copies at 50 GB/s to the device and at 40 GB/s to the host, with 10 µs latency.
+
+    Copies in both directions at once reach 75 GB/s.
+    """
     node = synthetic("node-a", gpus=1)
     for size in (4, 65536, MIB, 16 * MIB, 256 * MIB):
         for way, rate in (("host_to_device", 50e9), ("device_to_host", 40e9)):
@@ -104,7 +113,7 @@ def add_gpu_request(
     node: SyntheticNode, seconds: float, parts: tuple[float, ...] = (), *, device: str = "cuda:0",
     host_memory: str = "pinned", launch: str = "eager", **more: Any,
 ) -> None:  # fmt: skip
-    """Add an offloaded request; `parts`: seconds on the GPU for h2d, compute, d2h."""
+    """Add an offloaded request; `parts` are the seconds on the GPU for h2d, compute and d2h."""
     shape = {name: more.pop(name, value) for name, value in SQUARE.items()}
     on_gpu = device != "cpu"
     params = {**shape, "host_memory": host_memory if on_gpu else "none", "launch": launch}
@@ -115,7 +124,7 @@ def add_gpu_request(
 
 
 def add_cpu_request(node: SyntheticNode, seconds: float, **more: Any) -> None:
-    """Add the same request without a GPU."""
+    """Add the same request as `add_gpu_request`, on the CPU."""
     add_gpu_request(node, seconds, device="cpu", **more)
 
 
@@ -132,13 +141,13 @@ def add_load(
 
 
 def add_tails(node: SyntheticNode, by_rate: Mapping[int, float], **more: Any) -> SyntheticNode:
-    """Add p99 latencies by load."""
+    """Add 99th percentile latencies; `by_rate` maps requests per second to seconds."""
     for rate, seconds in by_rate.items():
         add_load(node, rate, p99_latency=seconds, **more)
     return node
 
 
-# Weight count and seconds per CPU request, in PyTorch and in ONNX Runtime.
+# For each model: weight count, and seconds per CPU request in PyTorch and in ONNX Runtime.
 MODELS = {"mlp": (3e5, 50e-6, 25e-6), "gpt-1m": (1e6, 4e-3, 2e-3), "gpt-10m": (1e7, 40e-3, 30e-3),
           "gpt2": (8.5e7, 0.4, 0.2)}  # fmt: skip
 
@@ -167,7 +176,10 @@ def add_run(
     node: SyntheticNode, load: str, seconds: Sequence[float], *, calls: int = 1, rounds: int = 1, extent: int = 8192,
     flop: float = 1e12, device: str = "cuda:0", dtype: str = "bfloat16", **beside: Callable[[int, int], Any],
 ) -> SyntheticNode:  # fmt: skip
-    """Add a sustained run, `seconds` per call by sample; `beside`: column functions that take round and sample."""
+    """Add a sustained run.
+
+    seconds: time per call in each sample. beside: functions that compute the values of a column from round and sample.
+    """
     start = len(node.rows)
     node.point("sustained", 1.0, params={"load": load, "extent": extent}, dtype=dtype, device=device, rounds=rounds,
                samples=len(seconds), spread=0, flop=flop)  # fmt: skip
@@ -200,7 +212,7 @@ def add_peak_memory(node: SyntheticNode, model: str, batch: int, peak_bytes: flo
     return node.point("training", peak_bytes, metric="peak_memory", unit="B", params=params, samples=1, **more)
 
 
-# 1 s to prepare, 100 steps at 10 ms plus 1 ms to draw, 50 forward passes at 4 ms: 2.3 s.
+# A job takes 1 s to prepare, 100 steps of 10 ms plus 1 ms to draw a batch, and 50 forward passes of 4 ms: 2.3 s in all.
 PARTS = {"prepare_time": 1.0, "step_time": 0.01, "draw_time": 0.001, "forward_time": 0.004}
 PREDICTED = 1.0 + 100 * (0.01 + 0.001) + 50 * 0.004
 
@@ -237,7 +249,10 @@ def add_accuracies(
     device: str = "cpu", data: str = "digits", reached: float = 1.0, rounds: int = 1, epochs: int = 30,
     **others: Sequence[float],
 ) -> SyntheticNode:  # fmt: skip
-    """Add runs with test accuracies by seed. validation: accuracy for all seeds; default: the mean test accuracy."""
+    """Add runs with test accuracies by seed.
+
+    validation: validation accuracy for all seeds, by default the mean test accuracy.
+    """
     mean = sum(test) / len(test)
     metrics: dict[str, Sequence[float]] = {
         "test_accuracy": test, "validation_accuracy": [mean if validation is None else validation] * len(test),
@@ -268,7 +283,7 @@ def add_curve(
     apart: float = 1e-4,
     **more: Any,
 ) -> None:
-    """Add a model's loss curve on a device; `agrees`: 1 or 0 per round."""
+    """Add a model's loss curve on a device; `agrees` is 1 for each round in which the losses agree, and 0 otherwise."""
     about = {"params": {"model": model, "batch": 8, "steps": steps}, "device": "cuda:0", "spread": 0, "unit": "1",
              "status": status, "reason": "" if status == "ok" else "why", "rounds": len(agrees), **more}  # fmt: skip
     if status not in ("ok", "wrong"):

@@ -15,7 +15,7 @@ from .made_cases import DatasetOf, NodeBuilder
 
 @pytest.fixture(scope="session")
 def dataset_of(tmp_path_factory: pytest.TempPathFactory) -> DatasetOf:
-    """Return a function that builds evidence from a node builder, with a cache."""
+    """Return a function that builds the dataset for a node builder, and builds it only once."""
 
     @cache
     def build_dataset(build: NodeBuilder) -> Dataset:

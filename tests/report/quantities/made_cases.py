@@ -1,4 +1,4 @@
-"""Expected estimates on synthetic nodes: a case is a quantity, a scope and the result there."""
+"""Expected estimates on synthetic nodes: a case is a quantity, a scope, and the result in that scope."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DatasetOf = Callable[[NodeBuilder], Dataset]
 class Case:
     """Expected estimates from a quantity in a scope.
 
-    estimate: value in the only row; with `by`: values by these labels; None: no row.
-    width: interval type: open, exact, unknown, or any for open or exact; low and high: its ends, if known.
-    labels: all labels in the only row. sources: experiments used; default: those that the quantity declares.
+    estimate: value in the only row, or the values by the labels `by`, or None if there is no row. width: type of the
+    interval (open, exact or unknown), or `any` if it may be open or exact. low, high: ends of the interval, if known.
+    labels: all labels in the only row. sources: experiments used, by default those that the quantity declares.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""GPU over CPU: each side's best at equal and at best precision, with its library named."""
+"""Ratios of GPU to CPU: each side's best rate at equal and at best precision, with its library named."""
 
 from __future__ import annotations
 

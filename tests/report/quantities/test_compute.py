@@ -1,4 +1,4 @@
-"""Quantities on products, training, libraries, inference and numerics reproduce the synthetic nodes."""
+"""Quantities on products, training, libraries, inference and numerics reproduce the values given to synthetic nodes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ test_products = case_test(
     case("gemm.peak_share", 30 / 80, **_CPU, backend="torch", threads=2),
     case("gemm.scaling_efficiency", 30 / 40, **_CPU, backend="best", threads=2),
     case("peak.mac_per_cycle", 40.0, threads=2),
-    # One thread only, although two were measured.
+    # The quantity covers one thread only, although two thread counts were measured.
     case("peak.scalar_mac_per_cycle", {1: 2.0}, by="threads"),
 )
 
@@ -163,11 +163,11 @@ def ladder_node(synthetic: Factory) -> SyntheticNode:
         add_rate(100 * gain, steps=40 * gain, backend="torch", threads=threads)
         add_rate(240 * gain, steps=60 * gain, backend="onednn", threads=threads)
         add_rate(480 * gain, backend="onednn", threads=threads, dtype="bfloat16")
-    add_rate(500, backend="blis")  # fastest on one core, not measured on all
-    add_rate(3000, **ONE_GPU)  # the launch takes two thirds
+    add_rate(500, backend="blis")  # the fastest on one core, but not measured on all cores
+    add_rate(3000, **ONE_GPU)  # the launch takes two thirds of the time
     add_rate(9000, metric="graph_time", **ONE_GPU)
     add_rate(90000, dtype="bfloat16", **ONE_GPU)
-    # No rungs: another shape, batch or model.
+    # These points are on no rung, because they have another shape, batch or model.
     add_rate(1e6, 2000, backend="onednn")
     add_step(node, 1e9, batch=64)
     add_step(node, 1e9, model="gpt")
@@ -225,7 +225,7 @@ test_libraries = case_test(
     case("libraries.gain", {"tiled": 8.0}, by="variant", **_PRODUCT),  # this project's faster kernel
     case("libraries.gain", 3.0, device="cpu"),
     case("libraries.matrix_unit_gain", 5.0, **_PRODUCT),
-    case("libraries.matrix_unit_gain", 2.0, **_LAYER),  # best without matrix units: searched
+    case("libraries.matrix_unit_gain", 2.0, **_LAYER),  # `searched` is the best variant without matrix units
     case("libraries.matrix_unit_gain", 8.0, layer="product", shape="512"),
     case("libraries.gain", {"naive": 2.0}, by="variant", layer="product", shape="512"),
 )
@@ -287,7 +287,7 @@ def add_work(node: SyntheticNode, seconds: float, kernel: str, device: str = "cu
 
 
 def chip_node(synthetic: Factory, counts: tuple[int, ...] = COUNTS, power: float = 1.0, spread: float = 1e-3) -> Any:
-    """Return a node with this chip; with power < 1, threads slow each other down."""
+    """Return a node with this chip; with `power` below 1, threads slow each other down."""
     node = synthetic("node-a", gpus=1)
     for threads in counts:
         seconds = 1e6 * threads / (GIGA * min(threads, FULL) ** power)
@@ -308,10 +308,10 @@ def parallelism_node(synthetic: Factory) -> SyntheticNode:
 
 test_parallelism = case_test(
     parallelism_node,
-    # 90% lies between the shares 0.655 and 1.
+    # 90% of the best rate lies between the measured shares 0.655 and 1.
     case("parallelism.threads_for_90_percent", 32768 * 2 ** (np.log(0.9 / 0.65536) / np.log(1 / 0.65536)), low=32768,
          high=65536, rel=0.02),
-    # Only up to half the threads that fill the chip.
+    # Linearity covers only thread counts up to half of those that fill the chip.
     case("parallelism.linearity", dict.fromkeys(COUNTS[1:5], 1.0), by="in_flight", rel=0.01),
     case("parallelism.divergence_cost", {8: 7, 32: 24}, by="paths", device="gpu", rel=0.01),
     case("parallelism.divergence_cost", 20, device="cpu", paths=32, detail="llvm-scalar", rel=0.01),
@@ -336,7 +336,8 @@ def test_bracket_around_90_percent(
 
 
 def test_contending_threads_are_not_linear(synthetic: Factory) -> None:
-    # The best rate equals 1,951 unhindered threads; 1,024 exceed half.
+    # The best rate equals that of 1,951 unhindered threads. 1,024 threads exceed half of them, so only 32 threads
+    # count.
     case("parallelism.linearity", 32**-0.3, rel=0.02).check(evidence(synthetic, chip_node(synthetic, power=0.7)))
 
 
@@ -344,7 +345,7 @@ METHODS = ("cell_order", "permuted", "summation", "split_k", "threads", "librari
 
 
 def numerics_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node with differing results and with model counts."""
+    """Return a node with products whose results differ, and with counts of models."""
     node = synthetic("node-a", gpus=1)
     once: dict[str, Any] = {"unit": "1", "samples": 1}
 

@@ -1,4 +1,4 @@
-"""Convergence and equivalence: rules choose runs, seeds are the samples, intervals cover the truth."""
+"""Convergence and equivalence: rules choose runs, intervals are over seeds and cover the truth."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
 
 
 def add_sweep(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
-    """Add runs: the best rate is twice the linear rate, with accuracy 0.96 - 0.01 log2(batch / 8)."""
+    """Add runs. The best rate is twice the linear rate and gives the accuracy 0.96 - 0.01 log2(batch / 8)."""
     random = np.random.default_rng(3)
     for place, batch in enumerate((8, 32, 128)):
         best = batch / 16
@@ -146,7 +146,8 @@ def test_noisy_machine_does_not_widen_a_quiet_machines_interval(synthetic: Facto
     assert alone == [both.filter(node="node-a").rows("low", "high")] and len(both) > len(alone[0]) > 0
 
 
-# Arguments for the fourth model's curve; expected estimate, low end (None: below the estimate) and detail.
+# For each name: arguments for the fourth model's curve, and the expected estimate, low end (None: below the estimate)
+# and detail.
 FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "agrees": ({}, (1, 1, "4 models")),
     "differs": ({"agrees": DIFFER}, (0.75, 0.75, "4 models, differing: tabular")),

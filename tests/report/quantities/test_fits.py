@@ -43,7 +43,7 @@ def test_rounds_are_fitted_separately_from_the_medians_fit() -> None:
     rounds[2].seconds = rounds[2].seconds * 1.3
     first, second, slow = fit_numbers(rounds, NUMBERS, [{**START, "launch": 3e-5}, START])
     assert first == second == pytest.approx(TRUTH, rel=1e-6)
-    # All times grow by 1.3: kernels reach less, launches take longer.
+    # In the third round all times are 1.3 times as long, so kernels reach smaller shares and launches take longer.
     assert slow == pytest.approx(
         {"peak": 0.8 / 1.3, "bandwidth": 0.7 / 1.3, "launch": 2e-5 * 1.3, "cache": 4.0}, rel=1e-6
     )

@@ -1,4 +1,4 @@
-"""Quantities on long runs, whole jobs, several devices and prices reproduce the synthetic nodes."""
+"""Quantities on long runs, whole jobs, several devices and prices reproduce the values given to synthetic nodes."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def sustained_node(synthetic: Factory) -> SyntheticNode:
         clock_mhz=lambda _, i: 1980.0 if i < 18 else 1500.0,
         temperature_c=lambda _, i: 40.0 + i, power_w=lambda number, i: 600.0 + number if i >= 18 else 100.0,
     )  # fmt: skip
-    # The first utilisation readings are low: the counter averages in earlier time.
+    # The first utilisation readings are low, because the counter also averages over the time before the run.
     low: dict[str, Any] = {"seconds": [1.0] * 10, "rounds": 3, "extent": 64, "flop": 1e9}
     add_run(node, "one_block", utilisation=lambda _, i: 0.3 if i < 5 else 1.0, **low)
     add_run(node, "differs", utilisation=lambda number, _: 0.5 + 0.02 * number, **low)
     add_run(node, "one_round", utilisation=lambda *_: 1.0, **{**low, "rounds": 1})
-    # Low compared with the fastest product in the same format; other formats do not count.
+    # This rate is low relative to the fastest product in the same format; products in other formats do not count.
     add_run(node, "products", [10.0] * 10, utilisation=lambda *_: 1.0, rounds=3, dtype="float16", extent=1)
     shape: dict[str, Any] = {"params": {"m": 64, "n": 64, "k": 64}, "flop": 1e12, **ONE_GPU}
     node.point("gemm", 1.0, dtype="float16", **shape)
@@ -141,7 +141,7 @@ test_jobs = case_test(
     # 100 GFLOP at 200 GFLOP/s take 0.5 s, a quarter of the measured 2 s.
     case("time_to_train.prediction_error", 0.75, job="bytes-gpt", **_RATED, **_A),
     case("time_to_train.prediction_error", 0.75, node="node-b", low=0.75, high=0.75, **_RATED),
-    # An error with an uncertain sign begins at zero.
+    # If the sign of an error is uncertain, its interval begins at zero.
     case("time_to_train.prediction_error", 0.0450, node="node-e", low=0, high=0.7237, **_JOBS),
     case("time_to_train.ratio", 60, baseline="laptop", precision="best", sources=("training",), width="any",
          labels={"node": "node-d", "device": "cuda:0", "baseline": "laptop", "precision": "best", "runtime": "torch",
@@ -172,7 +172,7 @@ def published_run_nodes(synthetic: Factory) -> list[SyntheticNode]:
     add_training(node, 250, model="gpt2", backend="onednn", spread=1e-3)
     add_training(node, 150, model="cnn")
     add_training(node, 9000, dtype="bfloat16", **ONE_GPU)
-    # Not used for either family: another family, one thread, plain loops.
+    # Neither family uses these rates: they have another family, one thread, or plain loops.
     add_training(node, 1e6, model="mlp")
     add_training(node, 1e6, threads=1)
     add_training(node, 1e6, model="cnn", backend="simd")
@@ -204,7 +204,7 @@ test_published_runs = case_test(
     case("ladder.nodes_for_90_days", {size: 6 * size * tokens / (9000 * GIGA) / (90 * 86400) for size, tokens in
          ((7e9, 2e12), (70e9, 2e12), (405e9, 15.6e12))}, by="parameters", node="node-a", device="gpu", rel=0.02,
          **_OPEN),
-    # The same for a server with 128 such cores.
+    # A server with 128 such cores replaces 64 nodes with two cores each.
     case("ladder.servers_for_90_days", _SERVERS * 2 / 128, parameters=70e9, evidence="scaled"),
     case("time_to_train.held_out", dict.fromkeys(TRANSFORMERS, 1.0), by="job", width="any"),
 )  # fmt: skip
@@ -242,7 +242,7 @@ def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
 
 
 def test_run_flop_match_publications_and_are_spaced(dataset_of: DatasetOf) -> None:
-    """Space runs so that doubling the rate moves a boundary by at most two runs."""
+    """Runs are spaced so that doubling the rate moves a boundary by at most two runs."""
     flop = {run.name: total_flop(run, dataset_of(published_run_nodes)) for run in RUNS}
     assert {name: flop[name] for name in FLOP} == pytest.approx(FLOP, rel=0.02)
     totals = list(flop.values())
@@ -302,7 +302,7 @@ test_prices = case_test(
          detail="2 cores of c7a.large against g4dn.xlarge; int8, held at 10 requests/s"),
     case("price.cpu_over_gpu_per_request", CORE * 4 / T4, service="text-classifier", requests_per_s=20,
          cpu_runtime="other", width="exact"),
-    # A service that misses the deadline has no price, an unsure service no interval.
+    # A service that misses the deadline has no price. A service that may meet it has a price without an interval.
     case("price.cpu_over_gpu_per_request", None, service="slow"),
     case("price.cpu_over_gpu_per_request", CORE * 2 / T4, service="unsure", requests_per_s=5, width="unknown"),
     case("price.speedup_over_price_ratio", 90 * 4 * CORE / HIRED, precision="best", rel=0.01),
@@ -376,7 +376,7 @@ def test_servers_power_and_cost_follow_from_the_server_rate(
     dataset_of: DatasetOf, kind: str, machine: str, cores: float
 ) -> None:
     data = dataset_of(cluster_node)
-    # Priced servers have other core counts.
+    # Priced servers have other core counts than the servers whose rates are known.
     servers = {days: WORK / (RATES[kind] * cores * days * DAY) for days in (54, 90)}
     cost = servers[54] * 54 * 24 * figure_value(f"aws-{machine}.48xlarge.usd_per_hour")
     gpu = figure_value("llama31-405b.gpu_hours") * figure_value("aws-p5.48xlarge.usd_per_hour") / 8

@@ -1,4 +1,4 @@
-"""Quantities on memory, rooflines, step chains, requests and services reproduce the synthetic nodes."""
+"""Quantities on memory, rooflines, chains, requests and services reproduce the values given to synthetic nodes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ test_memory = case_test(
          "op": "triad", "dtype": "float32", "baseline": "desktop", "precision": "equal", "runtime": "torch",
          "cpu_runtime": "torch"}),
     case("transfer.memory_ratio", {"host_to_device": 20, "device_to_host": 25}, by="direction", rel=0.01, **_RATE),
-    # 10 µs equal 500 kB at 50 GB/s, where latency doubles the copy time.
+    # 500 kB take 10 µs at 50 GB/s, so at this size the latency doubles the copy time.
     case("transfer.half_rate_size", 500e3, direction="host_to_device", host_memory="pinned", low=65536, high=MIB,
          rel=0.35),
 )  # fmt: skip
@@ -68,7 +68,7 @@ test_memory = case_test(
 @pytest.mark.parametrize(
     ("rates", "spread", "ends"),
     [
-        # A size not surely below half the best rate is no lower end.
+        # A size is no lower end unless its rate is surely below half the best.
         ({65536: 1e9, MIB: 4.9e9, 4 * MIB: 5.1e9, 16 * MIB: 10e9}, 0.05, [(65536, 16 * MIB)]),
         ({MIB: 4.9e9, 4 * MIB: 5.1e9, 16 * MIB: 10e9}, 0.05, [(NAN, 16 * MIB)]),
         ({MIB: 8e9, 16 * MIB: 1e9}, 0, []),
@@ -92,7 +92,7 @@ def test_measured_peaks_correct_the_memory_model(synthetic: Factory, measured: b
     node = synthetic("node-a")
     for model, parameters in PARAMETERS.items():
         add_counts(node, model, 3, parameters=parameters, activation_bytes=ACTIVATION)
-    # Measured peaks over the model's; the small network does not count.
+    # The factors are measured over modelled peaks. The small network does not count, because its peak is too small.
     for model, over, batch in (("gpt2", 0.9, 1), ("gpt2", 1.1, 2), ("gpt2", 1.2, 4), ("mlp", 3.0, 1)) * measured:
         add_peak_memory(node, model, batch, over * (16 * PARAMETERS[model] + ACTIVATION * batch), spread=1e-4)
     rows = select_rows("ladder.training_memory_bytes", evidence(synthetic, node))
@@ -103,7 +103,7 @@ def test_measured_peaks_correct_the_memory_model(synthetic: Factory, measured: b
     assert rows.filter(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
 
 
-# FLOP/s and bytes/s, to make the balance 16 FLOP/B.
+# FLOP/s and bytes/s that make the balance 16 FLOP/B.
 PEAK, MOVED = 1.6e11, 1e10
 CACHE = 2**25
 LIMITS = [2.0**power for power in range(-2, 13)]
@@ -132,9 +132,9 @@ def roofline_nodes(synthetic: Factory) -> list[SyntheticNode]:
     add_time_below(node, {0.25: 0.3, 8: 0.3, 64: 0.4}, "training", product_intensity=64.0)
     add_time_below(node, {0.5: 1.0}, "decode", product_intensity=0.5)
     add_time_below(node, {256: 1.0}, "prefill")
-    # Operators at 16 may lie on either side of the balance.
+    # Operators with intensity 16 may lie on either side of the balance.
     add_time_below(node, {1: 0.3, 16: 0.3, 64: 0.4}, "forward", spread=0.02)
-    # node-b: a product faster than the kernel sets the peak; node-c: no ceilings.
+    # On node-b, a product that is faster than the kernel sets the peak. node-c has no ceilings.
     faster = machine_node(synthetic, "node-b", spread=1e-3).gemm(64, clock=2.5e9, spread=1e-3)
     bare = synthetic("node-c")
     add_time_below(bare, {1: 1.0}, "training", product_intensity=1.0)
@@ -148,7 +148,7 @@ test_roofline = case_test(
          sources=("peak", "bandwidth")),
     case("roofline.balance", 2 * 64 * 2.5e9 / MOVED, node="node-b", rel=0.01, detail="torch, 512x512x512"),
     case("roofline.intensity_over_balance", {"training": 4, "decode": 0.5 / 16}, by="phase", rel=0.05, **_ALL),
-    # Equal timed rounds leave the spread unknown.
+    # If timed rounds are equal, their spread is unknown.
     case("roofline.memory_bound_share", 0.6, phase="training", width="unknown", **_ALL),
     # Shares 0 and 1 are counts, so they are exact.
     case("roofline.memory_bound_share", 1, phase="decode", width="exact", **_ALL),
@@ -162,7 +162,8 @@ test_roofline = case_test(
 @pytest.mark.parametrize(
     ("balance", "expected"),
     [
-        # From the last limit surely below to the first surely above, widened by the intervals there.
+        # The interval reaches from the share at the last limit surely below the balance to the share at the first limit
+        # surely above it, including the intervals of both shares.
         ((6.0, 3.0, 12.0), (0.5 + 0.2 * np.log(1.5) / np.log(2), 0.35, 0.8)),
         ((4.0, 4.0, 8.0), (0.5, 0.45, 0.75)),
         ((1.0, 0.5, 2.0), (0.2, 0.0, 0.45)),
@@ -191,7 +192,7 @@ def predictable_node(
 ) -> SyntheticNode:
     """Return a machine on which every kernel follows these numbers exactly.
 
-    reached: share that kernels reach, for both ceilings. cache: cache bandwidth over memory bandwidth.
+    reached: share of either ceiling that kernels reach. cache: cache bandwidth relative to memory bandwidth.
     """
     node = machine_node(synthetic, spread=spread)
     for n in (64, 96, 128, 192, 256, 320, 384, 448, 512, 768, 1024, 1536):
@@ -202,7 +203,8 @@ def predictable_node(
             seconds = size / (MOVED * (cache if size <= CACHE else 1.0) * reached) + launch
             add_passes(node, size, size / seconds, op, backend="llvm", dtype="float64", spread=spread)
     for batch in (1, 2, 4, 8, 16, 32, 64, 128):
-        # Half the bytes in operators at 1/4 FLOP/B, half at 64 FLOP/B; the balance is 16 FLOP/B.
+        # Operators at 1/4 FLOP/B move half the bytes, and operators at 64 FLOP/B the other half. The balance is 16
+        # FLOP/B.
         moved, kernels = 1e6 * batch, 50.0
         seconds = (moved / 2 / MOVED + moved / 2 * 64 / PEAK) / reached + kernels * launch
         params = {"model": "mlp", "batch": batch, "phase": "training"}
@@ -327,7 +329,7 @@ def requests_node(synthetic: Factory) -> SyntheticNode:
     add_gpu_request(node, 1e-5, (1e-6, 4e-6, 1e-6), **TINY)
     add_gpu_request(node, 100e-6, (20e-6, 10e-6, 30e-6), **DENSE)
     add_gpu_request(node, 1000e-6, (20e-6, 900e-6, 30e-6), uses=100, **DENSE)
-    # Noise: the parts exceed the whole, so the rest is negative.
+    # Because of noise, the parts take longer than the whole, so the remainder is negative.
     add_gpu_request(node, 100e-6, (50e-6, 30e-6, 25e-6), **{**DENSE, "m": 65})
     return node
 
