@@ -125,8 +125,7 @@ def spread(data: Dataset) -> Estimates:
 def spreads(values: list[Floats]) -> statistics.PointEstimates:
     """Compute the spread within each set of values; its interval is Student's t on the logarithm of the mean distance.
 
-    For n normal values with standard deviation sigma, the expected mean distance to their own mean is sigma sqrt(2 /
-    pi) sqrt((n - 1) / n).
+    The expected mean distance of n normal values to their own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n).
     """
     n = np.array([len(value) for value in values], dtype=int)
     joined, starts = np.concatenate([np.empty(0), *values]), np.cumsum(n) - n

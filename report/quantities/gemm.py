@@ -12,7 +12,8 @@ from report.quantities import quantity
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
-# Metric, and pattern for the library name: the host launches each product, or a captured graph does.
+# Metric, and pattern for the library's name. The host launches products timed by the first metric, a graph those timed
+# by the second.
 METRICS = {"time": "{}", "graph_time": "{} graph"}
 _cpu_quantity = partial(quantity, device="cpu")
 

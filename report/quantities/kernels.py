@@ -238,8 +238,8 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
 class _Ceilings:
     """Ceilings on one node, device and thread count, in one round.
 
-    seconds: time per point. usable: True for points that count as kernels. peak: FLOP/s in the point's format, or in
-    the fastest format if no product has the point's. bandwidth: memory bandwidth in bytes/s.
+    seconds: time per point. usable: True for points that count as kernels. peak: FLOP/s in the point's format, or the
+    highest of all formats if that format has no product. bandwidth: memory bandwidth in bytes/s.
     """
 
     seconds: Floats

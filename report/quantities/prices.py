@@ -152,7 +152,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 
 
 def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
-    """Yield each load with the index of the first server within the limit at that load or more, and if this is sure.
+    """Yield each load, the index of the first server within the limit at that load or more, and True if this is sure.
 
     rates, high, estimate: offered load, and upper bound and estimate of the latency; each has shape (servers,).
     """

@@ -26,8 +26,8 @@ def peak_arithmetic(data: Dataset) -> Estimates:
     """Return peak arithmetic in FLOP/s by node, device, dtype and threads.
 
     The peak is the faster of two rates: that of the study's own multiply-add kernel (CPUs only), and that of the
-    fastest matrix product with any library and shape, because no kernel of ours uses matrix units. `detail` names the
-    faster.
+    fastest matrix product with any library and shape. The product is needed because no kernel of ours uses matrix
+    units. `detail` names the faster.
     """
     products = gemm.product_rate(data).filter(backend="best").keep_labels(*_PLACE)
     kernel = gemm.peak_rate(data, "fma").label(of="multiply-adds in registers")
@@ -111,7 +111,7 @@ def memory_bound_share(data: Dataset) -> Estimates:
 
 
 def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) -> dict[str, float]:
-    """Interpolate a distribution at the balance, whose interval widens the share's: estimate, low and high."""
+    """Return a distribution's share below the balance: estimate, low and high, widened by the balance's interval."""
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
     # A share of exactly 0 or 1 is a count, so it needs no interval.
     counted = ((shares == 0) | (shares == 1)) & (np.asarray(part["n_rounds"], int) > 1)

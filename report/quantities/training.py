@@ -187,8 +187,8 @@ def training_ladder(data: Dataset) -> Estimates:
 
 
 # Energy metric, and its method. Energy is counted only for points timed for at least half a second on a CPU, or 3 s on
-# a GPU. It is all that the device used meanwhile, including its idle share: a GPU's whole board with its memory, or a
-# CPU's packages without memory.
+# a GPU. The energy is all that the device used meanwhile, idle power included: a GPU's whole board with its memory, or
+# a CPU's packages without memory.
 METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
 
 
