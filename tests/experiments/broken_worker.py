@@ -34,7 +34,7 @@ How = Literal[
     "observes no number",
     "observes a share of two",
 ]
-# Outcomes for points with a profile, on a stand-in for a GPU.
+# How the profile of a point ends, on a stand-in for a GPU.
 Profiled = Literal["right", "slow to build", "killed", "raises", "no number", "hangs"]
 
 
@@ -89,13 +89,13 @@ def spoil_process(device: Device, how: str, index: int, backend: Literal["llvm"]
             _spoilt.append(how)
             raise RuntimeError(how) if how[0] != "!" else Unsupported(how)
 
-    if how == "!capture alone":  # only its capture fails
+    if how == "!capture alone":  # only the capture of its calls in a graph fails
         return Workload(run=lambda: None, graph=True)
     return Workload(run=call)
 
 
 class SpoilableDevice(CpuDevice):
-    """CPU posing as a GPU, without torch; unusable after a point has spoilt the process."""
+    """CPU that poses as a GPU without torch; it cannot be used after a point has spoilt the process."""
 
     kind = "gpu"
 
@@ -128,7 +128,7 @@ def profile_point(device: Device, how: Profiled, index: int, backend: Literal["l
 
 
 if __name__ == "__main__":
-    # Register them only in the worker: tests import the real suite.
+    # Register these experiments only in the worker, because tests import this module beside the real suite.
     experiment("broken")(break_point)
     experiment("profiled")(profile_point)
     experiment("spoiling")(spoil_process)

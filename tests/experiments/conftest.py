@@ -16,7 +16,7 @@ Tree = Callable[[dict[str, str]], Path]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Tree]:
-    """Write kernel files below a temporary root; clear the caches of their readers afterwards."""
+    """Yield a function that writes kernel files below a temporary root; clear the caches of readers at the end."""
 
     def write(files: dict[str, str]) -> Path:
         for name, content in files.items():
@@ -31,9 +31,9 @@ def tree(tmp_path: Path) -> Iterator[Tree]:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Use one thread: on busy cores, threads with little work mostly wait for each other."""
+    """Use one thread, because threads with little work mostly wait for each other on busy cores."""
     before = torch.get_num_threads()
-    # Tests share CPU and may have changed its thread count.
+    # All tests share the object `CPU`, and an earlier test may have changed its thread count.
     CPU.set_threads(1)
     yield
     torch.set_num_threads(before)

@@ -1,7 +1,7 @@
-"""CUDA C without a GPU: run as C++ on the CPU, and compiled with NVIDIA's compiler.
+"""CUDA C without a GPU: it runs as C++ on the CPU, and NVIDIA's compiler compiles it without running it.
 
-Blocks run in sequence, and so do threads in a block. Only if the source has barriers, each
-thread in a block is a system thread; they share `__shared__` memory.
+Blocks run in sequence, and so do the threads in a block. If the source has barriers, however, the threads in a
+block are system threads that share `__shared__` memory.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Array(np.ndarray):
 class Cupy:
     """Stand-in for CuPy: arrays, and kernels in CUDA C that a C++ compiler builds.
 
-    launches: grid and block per launch. streams: stream address per launch, and the CuPy function that wrapped it.
+    launches: the grid and block of each launch. streams: the address of each stream that was used, and the CuPy
+    function that wrapped it.
     """
 
     uint64 = np.uint64
@@ -146,7 +147,7 @@ class Cupy:
 
 @cache
 def _compile(compiler: str, code: str, defines: tuple[str, ...]) -> ctypes.CDLL:
-    """Compile CUDA C as C++ and load it; cached, since it takes a second."""
+    """Compile CUDA C as C++ and load the library. The result is cached, because compiling takes a second."""
     with tempfile.TemporaryDirectory(prefix="kernels-") as folder:
         source, library = Path(folder) / "kernels.cpp", Path(folder) / "kernels.so"
         source.write_text(SHIM + code.replace("pmevent 1;", ""))
@@ -161,7 +162,7 @@ def _convert_argument(argument: Any) -> Any:
         return ctypes.c_void_p(argument.ctypes.data)
     if isinstance(argument, int):  # a tensor's address
         return ctypes.c_void_p(argument)
-    # CuPy keeps the width of NumPy scalars, and chooses a width for Python numbers.
+    # CuPy chooses a width for Python numbers, so kernels must get NumPy scalars, which keep their width.
     assert isinstance(argument, np.generic), f"{argument!r} is no NumPy scalar"
     kinds = {"float32": ctypes.c_float, "float64": ctypes.c_double, "int32": ctypes.c_int, "uint32": ctypes.c_uint}
     return {**kinds, "int64": ctypes.c_longlong, "uint64": ctypes.c_ulonglong}[argument.dtype.name](argument.item())
@@ -173,7 +174,7 @@ def find_compiler() -> str | None:
 
 
 def install(monkeypatch: pytest.MonkeyPatch) -> Cupy:
-    """Replace CuPy with the stand-in for one test; skip the test without a C++ compiler."""
+    """Replace CuPy with the stand-in for one test; skip the test if there is no C++ compiler."""
     from experiments.kernels.cuda_compile import compile_module
 
     compiler = find_compiler()
@@ -199,9 +200,9 @@ def _load_nvrtc() -> Any:
 
 
 def compile_to_ptx(source: str, architecture: str, options: tuple[str, ...] = ()) -> dict[str, str]:
-    """Compile with NVRTC and return the PTX body per kernel; fail the test with its log.
+    """Compile with NVRTC and return the PTX body of each kernel; an error fails the test with NVRTC's log.
 
-    architecture: for example compute_90. Skips the test if NVRTC is not installed (its wheel needs no GPU).
+    architecture: for example compute_90. The test is skipped without NVRTC, whose wheel needs no GPU.
     """
     library, program, size = _load_nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
     if library is None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pynvml
 
-# Answers from a healthy GPU; the driver does not support any query without an answer here.
+# Answers from a healthy GPU. For a query without an answer, the stand-in says that the driver does not support it.
 HEALTHY_GPU: dict[str, Any] = {
     "Name": "NVIDIA H200",
     "PersistenceMode": 1,
@@ -32,10 +32,10 @@ HEALTHY_GPU: dict[str, Any] = {
 
 
 class FakeNvml:
-    """Stand-in for pynvml that answers from a dictionary per GPU and raises answers that are exceptions.
+    """Stand-in for pynvml that has a dictionary of answers for each GPU; it raises an answer that is an exception.
 
-    "Handle": the answer to a query for a handle. slices: MIG slices, which have no index. refuses: raised by nvmlInit.
-    count: the reported number of GPUs.
+    The answer "Handle" is for a query for the GPU's handle. slices: MIG slices, which have no index. refuses: the
+    exception that nvmlInit raises. count: the number of GPUs that NVML reports.
     """
 
     NVMLError = pynvml.NVMLError

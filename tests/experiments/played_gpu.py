@@ -1,10 +1,10 @@
-"""Played GPUs in place of real ones: from NVIDIA, Apple, and Intel (without float64).
+"""GPUs from NVIDIA, Apple and Intel, played on the CPU; those from Apple and Intel have no float64.
 
     python -m tests.experiments.played_gpu [experiment ...]
 
 measures the points in `played_points` on each GPU, and planted faults on NVIDIA's, in one process, and prints
-each outcome as a line of JSON. `played_torch` is the GPU; NVML and CuPy are the stand-ins from other tests, which
-run CUDA C as C++ on this machine. `install` changes a process irreversibly.
+each outcome as a line of JSON. `played_torch` plays the GPU. The stand-ins for NVML and CuPy are those of other tests;
+CuPy's runs CUDA C as C++ on this machine. `install` changes a process irreversibly.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tests.experiments.played_torch import DEVICE, GPU, NAME, Playing
 
 class PlayedCuda(CudaDevice):
     interface = NAME
-    page_locks = False  # torch's own thread locks pages for batches, which is not played
+    page_locks = False  # torch pins batches in a thread of its own, which is not played
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
@@ -53,7 +53,7 @@ class PlayedCuda(CudaDevice):
 
 class PlayedXpu(XpuDevice):
     interface = NAME
-    page_locks = False  # torch's own thread locks pages for batches, which is not played
+    page_locks = False  # torch pins batches in a thread of its own, which is not played
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
@@ -70,7 +70,7 @@ class PlayedMps(MpsDevice):
         return {"name": "Apple M9 GPU", "memory_bytes": 10**11, "unified_memory": True}
 
 
-# GPU class by device name in orders.
+# The class of the played GPU, by the device name in orders.
 KINDS: dict[str, type[Accelerator]] = {"cuda:0": PlayedCuda, "mps": PlayedMps, "xpu:0": PlayedXpu}
 
 
@@ -83,7 +83,7 @@ def open_played(name: str) -> Accelerator:
 
 
 class _CapturedCupy(Cupy):
-    """Stand-in for CuPy whose launches graphs can capture."""
+    """Stand-in for CuPy with launches that a graph can capture."""
 
     def _kernel(self, library: Any, function: Any, has_barriers: bool) -> Any:
         launch = super()._kernel(library, function, has_barriers)
@@ -97,18 +97,18 @@ class _CapturedCupy(Cupy):
 
 
 def install() -> None:
-    """Install all stand-ins, and shrink work that takes real GPUs milliseconds."""
+    """Install all stand-ins, and shrink work that takes milliseconds on real GPUs but far longer here."""
     warnings.simplefilter("ignore")
     played_torch.install()
     library = FakeNvml({"UUID": "GPU-00000000", "TotalEnergyConsumption": 0})
     nvml.load_pynvml = lambda: library
     compiler = find_compiler()
     sys.modules["cupy"] = _CapturedCupy(compiler) if compiler else None  # type: ignore[assignment]
-    # These functions look devices up by torch's name.
+    # These functions accept only names of real devices in torch.
     cuda_compile.open_cupy = _with_maker_name(cuda_compile.open_cupy)
     libraries.switches = _with_maker_name(libraries.switches)
     experiment("planted")(call_with_fault)
-    # Calls that are short on real GPUs are long here: raise the threshold to capture them.
+    # Calls that are short on real GPUs are long here: raise the time below which calls are captured in a graph.
     worker.GRAPH_BELOW_S, worker.GRAPH_CALLS = 1.0, 2
     profiling.profile, profiling.device_activity = PlayedProfile, _activity_of_maker(profiling.device_activity)
     profiling.GAP_S = 1e-4
@@ -182,7 +182,7 @@ def call_with_fault(device: Device, fault: Fault, backend: Literal["torch"], thr
     return Workload(run=calls[fault], graph=True)
 
 
-# With a real GPU, profiling slows all later timings in the process, even if it covers only the CPU.
+# With a real GPU, a profile slows all later timings in the process, even a profile of only the CPU: allow none here.
 WITHOUT_PROFILES = patch(
     "torch.autograd.profiler._prepare_profiler", side_effect=AssertionError("a profile in a point")
 )

@@ -1,4 +1,4 @@
-"""Small points for every GPU experiment: one per branch by format, library, launch and kind of work."""
+"""Small points for every GPU experiment, which cover its formats, libraries, launches and kinds of work."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OWN_MODELS = {
 
 
 def _grid(name: str, common: dict[str, Any], **axes: tuple[Any, ...]) -> Iterator[Point]:
-    """Yield a point per combination of values; default: float32 by torch."""
+    """Yield a point for each combination of values; by default, torch computes in float32."""
     plain = {"backend": "torch"} if name == "transfer" else {"dtype": "float32", "backend": "torch"}
     for values in product(*axes.values()):
         yield name, {**plain, **common, **dict(zip(axes, values, strict=True))}
@@ -56,7 +56,7 @@ def _request_points() -> Iterator[Point]:
     yield from _grid("offload", common, host_memory=("pinned", "pageable"))
     yield from _grid("offload", {**common, "dtype": "float64", **_PINNED})
     yield from _grid("inference", {"batch": 2}, model=("mlp", "cnn"), backend=("torch", "graph"))
-    # No token models: played tensors made in inference mode, such as token positions, cannot be sliced.
+    # Leave out the catalogue's token models: they slice positions, but played tensors of inference mode refuse that.
     yield from _grid("inference", {"batch": 1}, model=("mobilenet-v2",), backend=("torch", "graph", "channels_last"))
     yield from _grid("inference", {"batch": 1, "dtype": "bfloat16"}, model=("gpt-1m", "lstm-32"))
     text = {"model": "llama-tiny", "format": "BF16", "tokens": 16}
@@ -128,7 +128,7 @@ POINTS: list[Point] = [
 
 
 def is_expensive(name: str, params: dict[str, Any]) -> bool:
-    """Tell if a step has thousands of operators: such points run on one GPU only, as all would run them alike."""
+    """Tell if a step has thousands of operators. Such a point runs on one GPU only, since all would run it alike."""
     if name == "language-models":
         return params["phase"] == "decode"
     return name != "language-serving" and params.get("model", "mlp") not in ("mlp", "cnn")

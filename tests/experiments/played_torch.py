@@ -42,7 +42,7 @@ class Played:
         self.begin()
 
     def begin(self, name: str = "cuda:0", float64: bool = True) -> None:
-        """Reset the state and play another GPU."""
+        """Reset the state and play the GPU `name`."""
         self.name, self.float64 = name, float64
         self.pinned: dict[int, torch.Tensor] = {}
         self.capture: list[Recorded] | None = None
@@ -56,7 +56,7 @@ class Played:
         self.fail()
 
     def refuse_memory_in_a_capture(self) -> None:
-        """Run out of memory if a capture is in progress, which spoils it."""
+        """If a capture is in progress, spoil it and raise an out-of-memory error."""
         if self.capture is not None:
             self.spoilt = True
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
@@ -75,7 +75,7 @@ class Played:
         return copy
 
     def record(self, call: Callable[..., Any], args: Any, kwargs: Any, out: Any) -> None:
-        """Record an operation on CPU tensors for replays if a capture is in progress."""
+        """If a capture is in progress, record an operation on CPU tensors for later replays."""
         if self.capture is not None:
             self.capture.append((call, args, kwargs, out))
 
@@ -165,7 +165,7 @@ def _unwrap(leaf: Any) -> Any:
 
 
 def _raise_device_errors(name: str, operator: Any, args: Any, on_device: list[Any], on_host: list[Any]) -> None:
-    """Raise real devices' errors: lost context, wait in a capture, operands on two devices."""
+    """Raise the errors of real devices for a lost context, a wait in a capture, and operands on two devices."""
     GPU.fail()
     masked = name.startswith("index") and any(index.dtype is torch.bool for index in on_device if index is not args[0])
     if masked or name.startswith(_WAITING):
@@ -254,7 +254,7 @@ def _with_autocast(operator: Any, kind: torch.dtype) -> Callable[..., Any]:
 
 
 class Stream:
-    """Stream whose launches run at once. cuda_stream: its address."""
+    """Stream that runs each launch immediately. cuda_stream: the stream's address."""
 
     count = 0
 
@@ -330,7 +330,7 @@ class _Streams:
 
     @contextmanager
     def capture(self, graph: Graph, **_: Any) -> Any:
-        """Record launches for a graph; as in torch, after an error the capture's stream stays current."""
+        """Record launches for a graph. As in torch, the capture's stream stays current after an error."""
         before, self.current = self.current, Stream()
         GPU.capture, GPU.spoilt = [], False
         try:
@@ -344,7 +344,7 @@ class _Streams:
 
 _AUTOCAST = torch.library.Library("aten", "IMPL", "AutocastPrivateUse1")
 _FALLBACK = torch.library.Library("_", "IMPL", "AutocastPrivateUse1")
-# Operators by autocast format. Source: torch's "Autocast Op Reference", CUDA.
+# The operators for each autocast format, from the CUDA lists in torch's "Autocast Op Reference".
 _CASTS = {
     torch.bfloat16: ("linear", "matmul", "mm", "addmm", "bmm", "conv2d", "scaled_dot_product_attention"),
     torch.float32: (
@@ -401,7 +401,7 @@ def install() -> None:
     _register(rename=NAME, backend_module=MODULE)
     # Moving a module must create new parameters: CPU parameters cannot become wrappers in place.
     torch.__future__.set_overwrite_module_params_on_conversion(True)
-    # Torch has no autocast rules for this device: register CUDA's, for the operators in this study's models.
+    # Torch has no autocast rules for this device: register those for CUDA, for the operators in this study's models.
     _FALLBACK.fallback(torch.library.fallthrough_kernel)
     for kind, names in _CASTS.items():
         for name in names:
@@ -412,7 +412,7 @@ def install() -> None:
     make_tensor = torch.tensor
 
     def tensor(data: Any, *args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
-        """Replace torch.tensor, which creates data on the CPU past any dispatch mode."""
+        """Replace torch.tensor, which ignores dispatch modes and so would create the data on the CPU."""
         target = contexts.CURRENT_DEVICE if device is None else device
         if torch.device(target or "cpu").type != NAME:
             return make_tensor(data, *args, device=device, **kwargs)

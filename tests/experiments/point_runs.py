@@ -16,7 +16,7 @@ CPU, GPU = CpuDevice(), SecondCpu()
 
 _PLAIN: dict[str, Any] = {"dtype": "float32", "backend": "torch", "threads": 1}
 _SHAPE = {"m": 48, "n": 80, "k": 96}
-# CPU points for experiments that run on CPUs, else GPU points.
+# An experiment that runs on CPUs has a CPU point here, and any other has a GPU point.
 SMALL: dict[str, dict[str, Any]] = {
     "bandwidth": {"op": "triad", "footprint": 100_000, "dtype": "float64", "backend": "llvm", "threads": 1},
     "boosting": {"phase": "fit", "rows": 2000, "trees": 100, "backend": "lightgbm", "threads": 1},
@@ -105,7 +105,7 @@ def answer_point(
         "experiment": name,
         "params": point_params(name, device, **changed),
         "policy": {"target": 0.5, "budget_s": budget_s, "max_samples": 6},
-        # Small enough for any budget; without it, a probe on a busy machine may exceed the budget.
+        # This call time fits any budget. Without it, a probe on a busy machine may exceed the budget.
         "known": {"call_s": 1e-9},
     }
     return worker.answer_order(full_order, device, Watch("cpu"))

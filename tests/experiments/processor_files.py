@@ -1,4 +1,4 @@
-"""Skips for tests whose instructions this processor lacks."""
+"""Skip tests that need instructions which this processor lacks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from experiments import hardware
 from experiments.workload import Unsupported
 
-# Only with these instructions does oneDNN multiply bfloat16.
+# oneDNN multiplies bfloat16 only with these instructions.
 _WIDE = ("avx512", "amx", "bf16", "sve")
 
 

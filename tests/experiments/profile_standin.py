@@ -1,4 +1,4 @@
-"""Stand-in for torch's profiler on a GPU that returns events from a test. Synthetic: nothing is measured."""
+"""Stand-in for torch's profiler on a GPU. It returns the synthetic events of a test and measures nothing."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def kernel_event(name: str, start_us: float, microseconds: float = 2.0, **more: 
 
 
 def head_events(lost: int = 0) -> list[FunctionEvent]:
-    """Return the kernels at the start of a session, without the first `lost`, and the mark."""
+    """Return the kernels before the mark in a session, except the first `lost`, and the mark itself."""
     kernels = [kernel_event("add", HEAD_US + index) for index in range(lost, profiling.HEAD_KERNELS)]
     return [*kernels, host_event(profiling.MARK, MARK_US)]
 

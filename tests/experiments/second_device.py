@@ -1,6 +1,6 @@
 """Device of kind gpu that computes on the CPU, to test the calls from experiments to GPUs.
 
-Its name is torch's name for the CPU, so that its tensors and models live there.
+The device has torch's name for the CPU, so that its tensors and models live on the CPU.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SecondCpu(Device):
         self.waits += 1
 
     def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-        """Run all calls once, as a capture's warm-up does."""
+        """Return a function that runs all calls, and run it once, as the warm-up before a capture does."""
 
         def replay() -> None:
             for call in calls:

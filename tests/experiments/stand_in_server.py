@@ -30,7 +30,7 @@ class StandInServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
-    # Backlog for busy machines: a connection beyond it is retried only after a second.
+    # A long backlog is for busy machines: a connection beyond the backlog is retried only after a second.
     request_queue_size = 256
 
     def __init__(self) -> None:

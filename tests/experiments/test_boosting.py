@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sklearn.ensemble  # noqa: F401 - its OpenMP is limited too
+import sklearn.ensemble  # noqa: F401 - loads its OpenMP, which is limited too
 import xgboost
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -32,7 +32,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture(autouse=True)
 def one_thread_environment(monkeypatch: Patch) -> Iterator[None]:
-    """Set the environment for points on one thread, and limit OpenMP, which was loaded before."""
+    """Set the environment for one thread, and limit the OpenMP libraries that were loaded before."""
     for name, value in get_experiment("boosting").environment(point_params("boosting")).items():
         monkeypatch.setenv(name, value)
     with threadpool_limits(limits=1, user_api="openmp"):
@@ -136,7 +136,7 @@ def test_build_without_gpu_support_names_the_install_command(
 
 
 class FakeLightGbm(ModuleType):
-    """LightGBM built for OpenCL that finds one device and logs its name."""
+    """Stand-in for a LightGBM that is built for OpenCL, finds one device and logs the name of the device."""
 
     def __init__(self, device_name: str) -> None:
         super().__init__("lightgbm")

@@ -1,4 +1,4 @@
-"""CUDA C kernels without a GPU: run and broken as C++ on the CPU, and compiled with NVIDIA's compiler."""
+"""CUDA C kernels without a GPU: right and broken ones run as C++ on the CPU, and NVIDIA's compiler compiles them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.experiments.second_device import SecondCpu
 
 GPUS = ["compute_75", "compute_90", "compute_100"]
 OPS = ("copy", "scale", "add", "triad")
-# Vectors per block and pass.
+# A tile is the number of vectors that a block copies in a pass.
 TILE = stream_cuda.UNROLL * stream_cuda.BLOCK
 
 
@@ -58,7 +58,7 @@ def chain_work(kernel: str, data: str, footprint: int, chains: str) -> Workload:
     )
 
 
-# Less than a vector, part of a tile, whole tiles, and remainders after both.
+# The arrays are less than a vector, part of a tile, whole tiles, and whole tiles with vectors and elements left over.
 @pytest.mark.parametrize("elements", [1, 37, 4 * TILE, 8 * TILE + 4 * 300 + 3])
 @pytest.mark.parametrize("dtype", [Dtype.FLOAT32, Dtype.FLOAT64])
 def test_stream_kernels_compute_every_element(cupy: Cupy, dtype: Dtype, elements: int) -> None:
@@ -103,7 +103,7 @@ def test_chains_and_paths_match_the_reference(cupy: Cupy, kernel: str, changed: 
 )  # fmt: skip
 def test_chains_end_at_the_reference_integers(cupy: Cupy, kernel: str, data: str, footprint: int, chains: str) -> None:
     assert passes_check(chain_work(kernel, data, footprint, chains))
-    # Two blocks hold 300 chains; threads past the last chain are idle.
+    # The 300 chains need two blocks of 256 threads; the threads after the last chain are idle.
     assert cupy.launches == [(1, 1) if chains == "one" else (2, 256)]
     assert (chains_class("cpu"), chains_class("gpu")) == (cpu_kernels.CpuChains, cuda_kernels.CudaChains)
 

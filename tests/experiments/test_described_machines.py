@@ -1,7 +1,8 @@
 """Processors from public reports on real machines (tests/experiments/machines), and limits on cores and memory.
 
-Reports contain only the fields that the study reads. kernel: files below /sys; a list of CPUs may be `cores`, which
-stands for `kernel.cores`. usable: physical cores for lists of allowed CPUs. caches: total KiB, and number.
+Reports contain only the fields that the study reads. kernel: files below /sys; the word `cores` for a list of CPUs
+stands for the lists in `kernel.cores`. usable: the number of physical cores for each list of allowed CPUs. caches:
+for each level, the KiB of all caches together and the number of caches.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def kernel_files(machine: dict[str, Any]) -> dict[str, str]:
 
 
 def program_answers(machine: dict[str, Any], in_json: bool) -> Ask:
-    """Return a stand-in for the machine's lscpu, with or without JSON, and its sysctl."""
+    """Return a stand-in for the machine's sysctl and its lscpu, which prints JSON only if `in_json`."""
     text = machine.get("lscpu", "")
     fields = lscpu.lscpu_fields(text.encode())
     form = json.dumps({"lscpu": [{"field": f"{name}:", "data": value} for name, value in fields]})
@@ -315,7 +316,7 @@ def test_intels_kinds_of_core_have_separate_counters(tree: Tree) -> None:
 
 
 def kind_with_quota(monkeypatch: pytest.MonkeyPatch, quota: float | None, cores: int = 4) -> str:
-    """Return the kind for a machine with a quota and, by default, four cores."""
+    """Return the kind of a machine with this CPU quota and, by default, four cores."""
     record = processor.describe(
         range(cores), quota, Path("nowhere"), lambda *_: b'{"field":"Model name","data":"Chip"}'
     )

@@ -1,4 +1,4 @@
-"""Devices for all GPU makers, on a stand-in for torch: detection, opening, description, timing, graphs."""
+"""GPUs from all makers are detected, opened, described, timed and captured in graphs, on a stand-in for torch."""
 
 from __future__ import annotations
 
@@ -97,11 +97,11 @@ def test_reason_why_a_cuda_build_sees_no_gpu(
     ("capability", "built", "runs"),
     [
         ((9, 0), WHEELS, True),
-        ((8, 9), WHEELS, True),  # runs code for 8.6
+        ((8, 9), WHEELS, True),  # GPUs of 8.9 run code for 8.6
         ((7, 0), WHEELS, False),
-        ((11, 0), WHEELS, False),  # no code for its major version
+        ((11, 0), WHEELS, False),  # the wheel has no code for version 11
         ((12, 1), WHEELS, True),
-        ((11, 0), [*WHEELS, "compute_90"], True),  # the driver compiles PTX
+        ((11, 0), [*WHEELS, "compute_90"], True),  # the driver compiles the PTX code for 9.0
         ((8, 0), ["compute_90"], False),
         ((9, 0), ["sm_90a"], True),
         ((10, 0), ["sm_90a", "compute_90a"], False),
@@ -218,7 +218,7 @@ def test_unusable_gpu_and_its_points_fail_with_one_line(
 
 
 class MakerGpu(NamedTuple):
-    """A maker's device class, its GPU in torch, and facts in its entry in a record."""
+    """A maker's device class, the name of its GPU, a torch with that GPU, and facts that its record must hold."""
 
     kind: type[Accelerator]
     name: str
@@ -394,7 +394,7 @@ def test_graph_runs_calls_at_each_replay_but_not_at_capture(torch: Torch) -> Non
 
     device, before = CudaDevice("cuda:0"), torch.here
     replay = device.graph([call, call])
-    assert len(queued) == 4  # one warm-up, one capture
+    assert len(queued) == 4  # the two calls run once to warm up and once in the capture
     assert torch.queued == 2.0
     assert device.time_launches([replay, replay]) == [pytest.approx(2e-3), pytest.approx(2e-3)]
     assert len(queued) == 4

@@ -36,7 +36,7 @@ def finding_level(finding: Finding | None) -> str:
     return finding.level.value if finding else "left out"
 
 
-# Check, kernel files, and expected finding.
+# Each entry is a check, the kernel files that it reads, and the level of the finding.
 FILES: list[tuple[Callable[[Path], Finding | None], dict[str, str], str]] = [
     *((check, {}, "left out") for check in (
         machine_checks.governor, machine_checks.boost, machine_checks.clock_source,
@@ -135,7 +135,7 @@ FINDINGS: dict[str, list[Finding | None]] = {
     "warning": [
         machine_checks.load(watch_one_second(2.5, yes=1.0, python=1.4), 8),
         machine_checks.available_memory(1 * GIB, 8 * GIB, 0.0),
-        machine_checks.load(watch_one_second(0.9, yes=0.9), 64),  # points with all threads need every core
+        machine_checks.load(watch_one_second(0.9, yes=0.9), 64),  # a point with all threads needs every core
         machine_checks.available_memory(6 * GIB, 8 * GIB, 0.12),
         machine_checks.battery(False, ""),
         machine_checks.battery(True, "low-power"),
@@ -314,7 +314,7 @@ def test_busiest_processes_have_their_share_of_a_core(monkeypatch: pytest.Monkey
     lists = iter([list_processes(5.0), list_processes(6.0)])
     monkeypatch.setattr(machine_checks.psutil, "process_iter", lambda _: next(lists))
     monkeypatch.setattr(machine_checks.counters, "read_totals", Mock(side_effect=[Totals(10.0), Totals(14.0)]))
-    # User and system time rise from 10 and 5 s to 12 and 6 s within 4 s.
+    # User and system time rise from 10 and 5 s to 12 and 6 s within 4 s, so the process uses 0.75 of a core.
     assert machine_checks.watch_others(0.0).busiest == [("build", 0.75)]
 
 

@@ -92,7 +92,7 @@ def test_torch_names_a_gpu_without_a_name_from_nvml(machine: Machine) -> None:
     ("version", "loads"),
     [
         ("cuda = None\nhip = None", False),
-        ("cuda = '13.0'\nhip = None", False),  # no driver here: libcuda does not load
+        ("cuda = '13.0'\nhip = None", False),  # without a driver, libcuda does not load
         ("cuda = None\nhip = '7.0'", True),
         ("cuda = None\nxpu = '2025'", True),
         ("nonsense", True),
@@ -197,7 +197,7 @@ def test_facts_unknown_at_recording_do_not_contradict(machine: Machine, record: 
     path = record()
     machine(TWO)
     assert main(["check", "--node", str(path)]) == 0
-    # Kinds from earlier versions omit GPUs from other makers; only the devices list them.
+    # Earlier versions named only NVIDIA's GPUs in a machine's kind; any other GPU is only in the record's devices.
     machine(NONE)
     path = record(devices=[*RECORD["devices"], {"id": "cuda:0", "kind": "gpu", "name": MI300X.name}])
     kind = hardware.machine_kind()
@@ -219,7 +219,7 @@ def test_processor_with_facts_unknown_now_is_the_same(
 
 
 def test_torch_reports_gpu_memory_if_nvml_does_not(machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
-    """A DGX Spark, for example, whose GPU shares the machine's memory."""
+    """NVML does not report the memory of a GPU that shares the machine's memory, as in a DGX Spark."""
     unified = FakeNvml({"Name": GB10.name, **dict.fromkeys(
         ("MemoryInfo", "PowerManagementLimit"), pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED))})  # fmt: skip
     machine(unified, Torch(GB10, cuda="13.0"))
@@ -342,7 +342,7 @@ def nvml_error(name: str) -> Exception:
 
 @dataclass
 class Report:
-    """GPU from a public report: its answers, and the unknown fields in its record with reasons."""
+    """GPU from a public report, with NVML's answers and the reason for each field that its record must lack."""
 
     source: str
     answers: dict[str, Any]

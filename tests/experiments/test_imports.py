@@ -23,13 +23,13 @@ from tests.experiments.point_runs import answer_point
 from tests.experiments.test_serving import ORDERS
 
 Patch = pytest.MonkeyPatch
-# The error from the public torchvision with a PyTorch without CUDA.
+# This code fails like the public torchvision wheel beside a PyTorch without CUDA.
 NO_OPERATOR = "import torch\ntorch.library.register_fake('torchvision::nms')(lambda *_: None)\n"
 NO_FILE = "raise OSError('libcudart.so.13: cannot open shared object file: No such file or directory')\n"
 
 
 def install_library(folder: Path, module: str, code: str, version: str = "0.28.0", needs: str = "") -> None:
-    """Write a library to a folder: its module and metadata."""
+    """Write the module and the metadata of a library to a folder."""
     (folder / module).mkdir(parents=True)
     (folder / module / "__init__.py").write_text(code)
     metadata = folder / f"{module}-{version}.dist-info"

@@ -51,7 +51,7 @@ def test_peak_kernels_are_multiply_adds_on_registers(ir: Callable[[], str], oper
     _, assembly = llvm_compile.compile_ir(ir())
     loop = re.split(r"\n\s+(?:j[a-z]+|b\.[a-z]+|cbnz)\s", assembly[assembly.index("LBB0_1:") :], maxsplit=1)[0]
     assert len([line for line in loop.splitlines() if re.search(operation, line)]) == each * fma.ACCUMULATORS
-    # No accumulator is spilt: no instruction in the loop stores to memory.
+    # All accumulators stay in registers, so no instruction in the loop stores to memory.
     assert not re.search(r"vmov\w+\s+%[xyz]mm\d+, .*\(", loop)
 
 
@@ -98,7 +98,7 @@ def test_stream_computes_and_touches_the_counted_elements(
     assert 5000 - touched < 4 * (64 // dtype.itemsize) * threads
 
 
-# Kernel, data, and a small footprint that is not trivial.
+# Each entry is a kernel, its data, and a footprint that is small but not trivial.
 KINDS = [
     ("chain", "random", 4),
     ("chase", "random", 3 * 64 * 40),
@@ -151,7 +151,7 @@ def test_check_detects_kernels_that_skip_steps(monkeypatch: pytest.MonkeyPatch, 
     walk = cpu_kernels.KERNELS[kernel]
 
     def skip_steps(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
-        # Skip one step; for branches a whole data word, and for states enough characters to miss a record.
+        # Skip one step. Branches skip all steps of a data word, and states skip enough characters to miss a record.
         walk(table, starts, ends, which, steps - {"branches": BITS, "states": 500}.get(kernel, 1))
 
     data, footprint = SMALL.get(kernel, ("random", 1 << 14))
@@ -179,7 +179,7 @@ def test_chase_continues_but_other_kernels_restart_per_call(monkeypatch: pytest.
         assert len(set(starts)) == distinct, kernel
 
 
-# Machine code from LLVM.
+# The tests below read the machine code that LLVM makes.
 
 
 def compiled_loops(kernel: str) -> list[list[str]]:
@@ -192,7 +192,7 @@ def compiled_loops(kernel: str) -> list[list[str]]:
 
 
 def innermost_loops(assembly: str) -> list[list[str]]:
-    """Return innermost loops in the first assembly function: from a label to the last jump back to it."""
+    """Return the innermost loops in the first function: a loop is from a label to the last jump back to the label."""
     lines = [line.strip() for line in assembly.split("retq", 1)[0].splitlines()]
     code = [line for line in lines if line and not line.startswith(("#", ".p2align", ".cfi"))]
     labels = {line[:-1]: number for number, line in enumerate(code) if line.endswith(":")}
@@ -213,7 +213,7 @@ def count_matches(pattern: str, loop: list[str]) -> int:
 @x86
 @pytest.mark.parametrize(("kernel", "decisions"), [("chain", 0), ("chase", 0), ("branches", 2), ("states", 7)])
 def test_loops_are_neither_vectorized_nor_branchless(kernel: str, decisions: int) -> None:
-    """Each loop keeps a jump per decision in the source."""
+    """The machine code keeps a jump for each decision in the source."""
     inner = compiled_loops(kernel)
     for loop in inner:
         assert count_matches(r"cmov|set[a-z]+\b|sbb|prefetch|.*%[xyz]mm", loop) == 0, loop

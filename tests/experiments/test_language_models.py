@@ -47,7 +47,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Write model files to the test's folder, and clear caches so that each test writes its own."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv(gguf_files.FOLDER, raising=False)
-    # A prime, as in studies.
+    # The number of blocks is a prime, as in studies, but a smaller one.
     monkeypatch.setattr(weights, "POOL_BLOCKS", 8191)
     for cached in (gguf_files._temporary_file, token_check._reference):
         cached.cache_clear()
@@ -96,7 +96,7 @@ def test_mixed_quantization_matches_llama_cpp_layer_by_layer() -> None:
     assert set(tensor_types("llama-1b", "attn_q.") + tensor_types("llama-1b", "ffn_up.")) == {Type.Q4_K}
     assert tensor_types("llama-1b", "token_embd") == tensor_types("llama-8b", "output.weight") == [Type.Q6_K]
     assert tensor_types("llama-8b", "token_embd") == [Type.Q4_K]
-    # 4864 columns are a multiple of 256, 896 columns are not.
+    # Q4_K and Q6_K need a multiple of 256 columns; 4864 is one, but 896 is not.
     assert set(tensor_types("llama-0.5b", "attn_v.weight")) == {Type.Q5_0, Type.Q8_0}
     assert set(tensor_types("llama-0.5b", "ffn_down.weight")) == {Type.Q4_K, Type.Q6_K}
     assert tensor_types("llama-0.5b", "token_embd") == [Type.Q8_0]
@@ -131,7 +131,7 @@ def test_file_reads_back_with_the_right_weight_deviation(kind: Any, tmp_path: Pa
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2"])
 def test_transformers_gguf_reader_gets_the_same_weights(architecture: Any, tmp_path: Path) -> None:
-    """An independent check of our row order for queries and keys."""
+    """The reader in transformers checks our row order for queries and keys independently."""
     from transformers.modeling_gguf_pytorch_utils import load_gguf_checkpoint
 
     shape = replace(SMALLEST, architecture=architecture, scaling=None)
@@ -243,7 +243,7 @@ def test_file_with_another_model_is_refused(scratch: Path, monkeypatch: pytest.M
         gguf_files.model_file("tiny", SMALLEST, "F16")
 
 
-# Module and readable formats per runtime.
+# The module of each runtime, and the formats that the runtime reads.
 READABLE = {
     "llama-cpp-python": ("llama_cpp", KINDS),
     "xllamacpp": ("xllamacpp", KINDS),
@@ -334,7 +334,7 @@ def test_spoilt_probabilities_fail_the_check(spoil: Any, monkeypatch: pytest.Mon
 
 
 def test_decoding_starts_from_the_given_prompt() -> None:
-    """The last token in decoding has the same probabilities as after reading the prompt, not another prompt's."""
+    """The first token after a prompt has the probabilities for that prompt, even after another prompt was decoded."""
     runtime = runtimes.Transformers(gguf_files.model_file("tiny", SMALLEST, "F16"), SMALLEST, CPU, 1, 32)
     first, second = runtimes.random_prompt(12), runtimes.random_prompt(12)
     expected = [runtime.next_tokens(prompt)[1] for prompt in (first, second)]
@@ -378,7 +378,7 @@ def test_unsupported_points_give_a_reason(
 
 
 def install_bench(folder: Path, monkeypatch: pytest.MonkeyPatch, output: str, code: int = 0) -> Path:
-    """Put a stand-in for llama-bench on PATH; return the file where it writes its arguments."""
+    """Put a stand-in for llama-bench on PATH; return the file to which the stand-in writes its arguments."""
     program = folder / "llama-bench"
     lines = (
         f"printf '%s ' \"$@\" > '{folder}/arguments'\ncat <<'END'\n{output}\nEND\necho 'last word' >&2\nexit {code}\n"

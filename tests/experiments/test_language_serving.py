@@ -1,4 +1,4 @@
-"""Language model serving: the runtime's server, simulated users, and a distinct report per fault."""
+"""Serving a language model: a runtime's server answers simulated users, and each fault has a report of its own."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def server_orders(backend: str, model: str) -> dict[str, Any]:
 
 
 def install_llama_server(folder: Path, monkeypatch: pytest.MonkeyPatch, *devices: str) -> Path:
-    """Put a `llama-server` with `devices` on PATH that runs xllamacpp's server; return the file for its arguments."""
+    """Put a `llama-server` on PATH that lists `devices` and runs xllamacpp's server; return its file of arguments."""
     folder.mkdir()
     program = folder / "llama-server"
     program.write_text(
@@ -176,7 +176,7 @@ def stream_event(text: str, **more: Any) -> bytes:
 
 
 def answer_lines(count: int = 3, prompt: int = 8) -> list[bytes]:
-    """Return the lines in a right answer: single tokens, and two in one event."""
+    """Return the lines of a right answer. Its last event with text holds two tokens, and any other holds one."""
     return [stream_event("a"), b"\n", *(stream_event("a") for _ in range(count - 3)), stream_event("aa"),
             stream_event("", timings={"prompt_n": prompt}), b"\n", b"data: [DONE]\n", b"\n"]  # fmt: skip
 
@@ -231,7 +231,7 @@ def test_truncated_answer_is_an_error(cut: int) -> None:
 
 
 def test_times_come_from_counted_answers_and_the_rate_from_all_tokens() -> None:
-    """Summarise a first answer until 2 s, a counted, an unfinished and a failed answer."""
+    """Summarise a user's first answer, which ends at 2 s, a counted answer, an unfinished one and a failed one."""
     first = simulated_users.Answer(0.0, 3, first=True, counted=False, lines=[(1.0, stream_event("aaa"))], ended=2.0)
     counted = simulated_users.Answer(
         2.0, 3, lines=[(4.0, stream_event("a")), (5.0, stream_event("a")), (7.0, stream_event("a"))], ended=8.0
@@ -248,7 +248,7 @@ def test_times_come_from_counted_answers_and_the_rate_from_all_tokens() -> None:
 
 
 class StreamingServer(StandInServer):
-    """Server that streams letters, with `pause_s` before each, and records requests."""
+    """Server that records requests and streams letters, with a pause of `pause_s` before each letter."""
 
     def __init__(self, fault: Callable[[RequestHandler], object] | None = None, pause_s: float = 0.002) -> None:
         self.fault, self.pause_s, self.lock = fault, pause_s, threading.Lock()
@@ -310,7 +310,7 @@ def test_users_send_a_new_prompt_after_each_answer() -> None:
     assert result.tokens > 0 and result.span_s > 0 and result.cpu_s > 0
     prompts = [tuple(request["prompt"]) for request in server.requests]
     assert len(set(prompts)) == len(prompts) > 8
-    # Sorted, because a user may send a second request before another user's first.
+    # Sort the requests, because a user may send a second one before another user sends the first.
     assert sorted(request["max_tokens"] for request in server.requests)[:4] == [2, 4, 6, 8]
     assert sum(request["max_tokens"] < 8 for request in server.requests) == 3
     assert all(

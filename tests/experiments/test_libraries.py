@@ -1,4 +1,4 @@
-"""Layers with and without a library are really switched and right; library origins are counted."""
+"""Layers are right and really run with or without a library, and loaded libraries are counted by their origin."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_flop_formula_agrees_with_torchs_counter(layer: dict[str, Any]) -> None:
         y = layers.layer_output(kind.module(), x)
         assert counter.get_total_flops() == one_pass.flop
         y.sum().backward()
-    # Torch skips the gradient for an LSTM's first state, which the formula counts.
+    # Torch does not compute the gradient for an LSTM's first state, but the formula counts it.
     skipped = 2 * 2 * 4 * kind.hidden**2 if isinstance(kind, layers.Lstm) else 0
     assert counter.get_total_flops() + skipped == both.flop == libraries.flop(**{**params, "passes": "both"})
 

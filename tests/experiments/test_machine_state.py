@@ -118,7 +118,7 @@ def test_all_samples_in_a_window_get_its_state(machine: SimulatedMachine) -> Non
     calm = watch.read()
     assert [reading.flags for reading in readings[:2]] == ["busy: 50% other load"] * 2
     assert readings[0].other_load == pytest.approx(0.5)
-    # The third sample began a window that was mostly idle.
+    # The third sample was the first of a window in which the machine was mostly idle.
     assert readings[2].other_load == calm.other_load == pytest.approx(0.5 / 3)
 
 
@@ -151,7 +151,11 @@ def test_state_before_a_point_affects_only_its_first_sample(machine: SimulatedMa
 def measure_energy(
     machine: SimulatedMachine, counted: float | None, *draws: tuple[float, float], after: float | None = None
 ) -> Any:
-    """Return joules and method for a device with these draws in (seconds, watts), then half a window more."""
+    """Return the joules, and how they were found, for draws of (seconds, watts) and half a window after them.
+
+    counted: the energy counter at the start, or None without a counter. after: replaces the counter's value at the
+    end; a negative number removes the counter.
+    """
     machine.counted = counted
     watch = Watch("cpu")
     machine.draw_power(watch, 1.0, watts=40)
@@ -166,7 +170,7 @@ def measure_energy(
 
 def test_energy_comes_from_the_counter_or_else_from_power(machine: SimulatedMachine) -> None:
     assert measure_energy(machine, 1e6, (2.0, 100)) == (200, "energy")
-    # An unfinished window counts at the last window's power.
+    # In the unfinished window, the power counts as in the last whole window.
     summed = 2 * 100 + 200 + WINDOW_S / 2 * 200
     assert measure_energy(machine, None, (2.0, 100), (1.0, 200)) == (summed, "energy_from_power")
     assert measure_energy(machine, 0.0, (1.0, 100), after=-1) == (100 + WINDOW_S / 2 * 100, "energy_from_power")
@@ -262,7 +266,7 @@ def test_energy_covers_all_sockets_and_nothing_twice(
     assert two_sockets.values()["power_w"] is None
     (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").write_text("5000000\n")
     assert two_sockets.values()["power_w"] == pytest.approx(1.5), "3 J in 2 s"
-    # Unprivileged users cannot read some counters.
+    # Unprivileged users cannot read some counters, and then the sum is unknown.
     (tmp_path / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
     assert two_sockets.joules() is None
 
@@ -287,7 +291,7 @@ def test_gpu_counters_and_flags_come_from_nvml() -> None:
     flags = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
     assert [str(flag) for flag in gpu.flags()] == flags
     assert gpu.joules() == 2.5
-    # In a container, a single visible process counts as this process.
+    # A process may have another id in a container, so the only process on a GPU counts as this process.
     calm = counters.gpu_counters("cuda:0", FakeNvml({"ComputeRunningProcesses": [SimpleNamespace(pid=1)]}))
     assert (list(calm.flags()), calm.joules()) == ([], None)
     silent = counters.gpu_counters("cuda:0", FakeNvml(broken=True))
@@ -295,7 +299,7 @@ def test_gpu_counters_and_flags_come_from_nvml() -> None:
 
 
 def first_gpu_counters(monkeypatch: pytest.MonkeyPatch, library: FakeNvml, **properties: Any) -> counters.Counters:
-    """Return counters for torch's first GPU with these properties in torch."""
+    """Return the counters for torch's first GPU, to which torch gives these properties."""
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     answers = {"is_available": True, "device_count": 1, "get_device_properties": SimpleNamespace(**properties)}
     for name, answer in answers.items():
@@ -331,7 +335,7 @@ def test_gpu_is_watched_by_its_identity_and_not_by_its_index(
 
 @pytest.mark.parametrize("uuid", ["s", "a"])
 def test_mig_slice_does_not_get_the_whole_gpus_energy(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
-    """Find it by its own or its GPU's UUID; both have the values that all slices share."""
+    """Find the slice by its own UUID or the GPU's: both give only the clock and temperature, which all slices share."""
     counted = {"TotalEnergyConsumption": 9000, "ComputeRunningProcesses": [SimpleNamespace(pid=1)] * 3}
     card, part = {"UUID": "GPU-a", "MigMode": [1, 1], **counted}, {"UUID": "MIG-s", **counted}
     del part["TotalEnergyConsumption"]
@@ -345,7 +349,7 @@ BOOSTED, AT_REST = 1980.0, 345.0
 
 
 class SimulatedGpu:
-    """Host and GPU with a clock that advances at work, waits and counter reads."""
+    """Host and GPU with one clock, which advances when the GPU works, the host waits, or counters are read."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s, self.idle_from_s = 0.0, 0.0
@@ -385,7 +389,7 @@ def test_samples_get_their_windows_state_read_during_gpu_work(simulated_gpu: Sim
     assert {reading.clock_mhz for reading in early} == {BOOSTED}
     simulated_gpu.flags = [Flag("throttled", "power limit")]
     late = [simulated_gpu.sample(watch, WINDOW_S) for _ in range(2)]
-    # The window ends as the first late sample begins, which is still its last sample.
+    # The early samples' window ends when the first late sample begins, and that sample still belongs to the window.
     assert [reading.flags for reading in (*early, *late)] == ["throttled: power limit"] * 5
     simulated_gpu.flags = []
     after = [simulated_gpu.sample(watch, GPU_WINDOW_S / 2) for _ in range(3)]

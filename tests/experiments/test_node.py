@@ -77,7 +77,7 @@ def test_kind_is_stable_and_distinguishes_hardware(monkeypatch: pytest.MonkeyPat
 
 def test_instances_distinguish_hosts_without_revealing_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def instance_from(*ids: str | None) -> str:
-        """Return the instance for a host with these id files; None: the file is absent."""
+        """Return the instance for a host whose id files hold `ids`; None stands for an absent file."""
         files = [tmp_path / f"id-{index}" for index in range(len(ids))]
         for file, text in zip(files, ids, strict=True):
             file.unlink(missing_ok=True)
@@ -100,7 +100,7 @@ def test_instances_distinguish_hosts_without_revealing_ids(tmp_path: Path, monke
 def test_machine_keeps_its_first_name(
     earlier: dict[str, str], tmp_path: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Records from the first edition have no instance, and a new container has a new one."""
+    """The name comes from the record, because old records have no instance and a new container has another instance."""
     path, kind = tmp_path / "node.json", record["kind"]
     unnamed = {name: value for name, value in record.items() if name not in ("kind", "instance")}
     name = node_id(kind, earlier.get("instance", ""))
@@ -158,7 +158,7 @@ def test_second_process_is_refused_while_another_measures(monkeypatch: pytest.Mo
         with pytest.raises(StudyError, match="another process of yours is measuring"), lock.node_lock(0.1):
             pass
         holder.kill()
-    # The lock ends with its holder: no file is left to remove.
+    # The lock ends with the process that holds it, so nobody has to remove a file.
     with lock.node_lock(5):
         assert path.read_text() == "whatever"
     path.rename(tmp_path / "precious")

@@ -94,7 +94,7 @@ def test_steps_use_the_host_clock_and_a_gpu_loop_is_also_timed_without_waits() -
     assert (beside.per, beside.clock) == (AHEAD, "device")
     device.waits = 0
     beside.calls[0]()
-    assert device.waits == 0  # the host runs ahead
+    assert device.waits == 0  # the host does not wait for the device
     run_once(workload)
     assert device.waits == 2
 
@@ -110,7 +110,7 @@ def test_workers_end_with_their_point_and_their_cpu_time_still_counts(device: De
     run_once(workload)
     started = active_workers() - before
     assert len(started) == 2
-    # For a GPU, a fork server starts the workers, free from threads of GPU libraries.
+    # For a GPU, a fork server starts the workers, because that process has no threads of GPU libraries.
     assert {process.ppid() == os.getpid() for process in started} == {device.kind == "cpu"}
     cpu_s = counters.read_totals(psutil.Process()).own_s
     del workload

@@ -1,4 +1,4 @@
-"""The user's own models, networks by configuration and GGUF files: measurement, checks and errors."""
+"""The user's own models, which are configured networks or GGUF files, are measured and checked, or refused."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_gguf_file_is_measured_and_checked_with_its_own_weights(
     assert file_points() == []
     export_models(mine={"file": "mine.gguf"})
     read_shape = shapes.shapes()["mine"]
-    # GGUF stores epsilon in float32.
+    # GGUF stores epsilon in float32, so it is rounded.
     assert read_shape.epsilon == pytest.approx(shape.epsilon)
     assert replace(read_shape, source=shape.source, epsilon=shape.epsilon, file=None) == shape
     (point,) = file_points()

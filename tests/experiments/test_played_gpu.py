@@ -1,4 +1,4 @@
-"""GPU experiments run end to end on a simulated GPU per maker: measured, or unsupported for the right reason."""
+"""GPU experiments run end to end on a simulated GPU from each maker, or are unsupported for the right reason."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.experiments.played_gpu import FAULTS, KINDS
 from tests.experiments.played_points import NOT_PLAYED, POINTS
 
 PLAYED = sorted({name for name, _ in POINTS})
-# Metrics required on an NVIDIA GPU besides the call time, by experiment.
+# The metrics that each experiment must give on an NVIDIA GPU besides the call time.
 NVIDIA_METRICS = {
     "gemm": {"graph_time"},
     "transfer": {"request_time.enqueue", "request_time.wait", "graph_time"},
@@ -63,7 +63,7 @@ def valued_metrics(answer: dict[str, Any]) -> set[str]:
 
 
 def unsupported_reason(device: str, name: str, params: dict[str, Any]) -> str:
-    """Return words of the reason why a GPU cannot run a point, or ''."""
+    """Return words from the reason why a GPU cannot run a point, or '' if the GPU can run it."""
     dtype, layer = params.get("dtype"), params.get("layer")
     if name == "boosting" and params["backend"] != "sklearn":  # the installed wheels have no GPU support
         nvidia = device == "cuda:0" and params["backend"] == "xgboost"

@@ -65,7 +65,7 @@ def test_rate_is_compared_with_the_rated_peak() -> None:
     unknown = verdict_row(kind("gemm", product()), part(1.0, flop=flop), gpu="NVIDIA GeForce RTX 4090 Laptop GPU")
     assert unknown.startswith("ok ")
     assert "expected" not in unknown
-    # A T4 has no rated bfloat16 peak.
+    # A T4 has no rated bfloat16 peak, so no rate is expected.
     assert "expected" not in verdict_row(kind("gemm", product()), part(1.0, flop=flop), gpu="Tesla T4")
 
 

@@ -40,7 +40,7 @@ H100 = Nvidia()
 
 
 def corrupt_products(patch: pytest.MonkeyPatch, kind: Any, fault: Any) -> None:
-    """Pass every product from device class `kind` through `fault`, with the call number."""
+    """Replace every product that the device class `kind` computes by `fault(product, call number)`."""
     matmul, calls = kind.matmul, itertools.count()
 
     def corrupt_product(*operands: Any) -> Any:
@@ -75,13 +75,13 @@ def test_int8_product_off_by_one_in_a_few_cells_fails_its_check(monkeypatch: pyt
     corrupt_products(
         monkeypatch, Nvidia, lambda out, _: out.index_put_((torch.tensor(40), torch.arange(16)), out[40, :16] + 1)
     )
-    # One vector in 300 lets the sixteen errors cancel in Freivalds' check: fix the seed.
+    # Freivalds' check multiplies by a random vector. Fix it, because one vector in 300 lets the sixteen errors cancel.
     torch.manual_seed(1)
     assert not passes_check(build_work("gemm", H100, dtype="int8"))
 
 
 def test_fp8_tolerance_covers_truncated_accumulation() -> None:
-    # Add 32 products at a time and truncate the sum to 14 bits.
+    # Compute like hardware that adds 32 products at a time and truncates the sum to 14 bits.
     torch.manual_seed(1)
     k = 4096
     a, b = (H100.random_normal(shape, Dtype.FLOAT8) for shape in ((64, k), (k, 64)))
@@ -135,7 +135,7 @@ def test_contents_match_their_names(dtype: str) -> None:
     assert filled["zeros"] == 0
     assert set(operands["ones"].unique().tolist()) == {1.0}
     assert set(operands["integers"].unique().tolist()) == {0.0, 1.0, 2.0, 3.0}
-    # Allow six standard deviations for 10,000 draws.
+    # The share of numbers that are not 0 may be off by six standard deviations for 10,000 draws.
     assert abs(filled["sparse"] - content.DENSITY) < 6 * math.sqrt(content.DENSITY * (1 - content.DENSITY) / 10_000)
     assert filled["normal"] > 0.99
     small = operands["denormal"]
@@ -146,7 +146,7 @@ def test_contents_match_their_names(dtype: str) -> None:
 @pytest.mark.parametrize("name", get_args(content.Content))
 def test_wrong_product_fails_its_check_for_every_content(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for fault in (
-        lambda out, _: out.index_fill_(0, torch.tensor(30), 9.0),  # a row not checked cell by cell
+        lambda out, _: out.index_fill_(0, torch.tensor(30), 9.0),  # the check does not compare each cell in this row
         lambda out, _: out.index_fill_(0, torch.tensor(30), torch.nan),
         lambda out, _: out.index_fill_(1, torch.tensor(3), torch.nan),
     ):
@@ -191,7 +191,7 @@ def test_float64_reference_has_twice_the_precision(pairs: list[tuple[float, floa
     computed = Fraction(summation_orders.dot2(a, b).item())
     terms = [Fraction(a[0, p].item()) * Fraction(b[p, 0].item()) for p in range(len(pairs))]
     unit, k = Fraction(2) ** -53, len(pairs)
-    # Ogita, Rump & Oishi 2005, proposition 5.5.
+    # This bound is proposition 5.5 in Ogita, Rump & Oishi 2005.
     bound = unit * abs(sum(terms)) + (2 * k * unit) ** 2 * sum(abs(term) for term in terms)
     assert abs(computed - sum(terms)) <= bound
 
@@ -212,7 +212,7 @@ def test_spread_is_the_largest_difference_between_orders_in_ulps() -> None:
         "spread_relative": math.sqrt(4**2 + 2**2) / 2,
         "differing_share": 0.5,
     }
-    # Equal numbers may differ in bits: 0 and -0.
+    # 0 and -0 are equal numbers, but their bits differ.
     metrics = numerics.spread_metrics([torch.zeros(2, 2), -torch.zeros(2, 2)], 1.0)
     assert (metrics["spread_ulp"][0], metrics["differing_share"][0]) == (0.0, 1.0)
 
@@ -268,7 +268,7 @@ def test_gpu_loop_over_cells_computes_the_product(
     real: str, kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (body,) = compile_to_ptx(summation_orders.VISIT_CUDA, "compute_90", (f"-DREAL={real}",)).values()
-    # Each cell is summed in order: multiply-adds in the operands' format, without atomics.
+    # The kernel sums each cell in order, by multiply-adds in the operands' format and without atomic operations.
     assert f"fma.rn.{kind}" in body and "atom" not in body and "red." not in body
     fake = install(monkeypatch)
     a, b = torch.randn(9, 21, dtype=dtype), torch.randn(21, 17, dtype=dtype)

@@ -50,7 +50,7 @@ def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Workload: .
 def test_invalid_experiment_is_refused_with_its_place(
     function: Callable[..., Workload], name: str, options: dict[str, Any], message: str
 ) -> None:
-    get_experiment("gemm")  # registers it
+    get_experiment("gemm")  # registers the experiment gemm
     with pytest.raises(StudyError, match=rf"test_registry.py, line \d+: experiment '{name}': .*{message}"):
         experiment(name, **options)(function)
 

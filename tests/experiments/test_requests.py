@@ -1,4 +1,4 @@
-"""Requests to a device and its models: transfers, timed parts, and checks that detect lost data."""
+"""Requests to a device and its models move data, their parts are timed, and checks detect lost data."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_host_times_include_the_wait_for_the_device() -> None:
     assert (workload.clock, [other.clock for other in workload.beside]) == ("host", ["device"])
     before = device.waits
     device.time(workload, 3)
-    assert device.waits == before + 3 + 1  # for each request, and before the first
+    assert device.waits == before + 3 + 1  # one wait for each request, and one before the first
 
 
 def test_short_request_parts_are_repeated_in_their_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +115,7 @@ def test_requests_rotate_through_host_memory(launch: str) -> None:
 
 
 class PeerDevice(SecondCpu):
-    """A device with a peer that records the number of calls launched together."""
+    """A device with a peer; the device records how many calls are launched together."""
 
     at_once: tuple[int, ...] = ()
 
@@ -214,7 +214,7 @@ def test_full_disk_is_reported_before_the_export(monkeypatch: pytest.MonkeyPatch
 
 
 def test_onnx_runtime_binds_the_memory_of_tensors() -> None:
-    """Run on the CPU, where the same calls bind memory."""
+    """Test this on the CPU, whose memory the same calls bind."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(onnx_files.onnx_file("mlp", 2), providers=["CPUExecutionProvider"])

@@ -80,7 +80,7 @@ def _find_tests() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def printed_lines() -> list[str]:
-    """Return the list for output printed during the `measured` round."""
+    """Return the list that collects what `measured_round` prints."""
     return []
 
 
@@ -130,7 +130,7 @@ def test_new_process_starts_after_a_crash_and_for_another_environment(
     assert printed_lines.count("meanwhile") == 3, "meanwhile runs at each start"
     environment = outcomes_by_fault(measured_round)["reports its environment"][1].split()
     assert "PATH" in environment
-    # Variables set for other purposes do not reach the worker.
+    # Variables of this process that spoil measurements, and another point's variables, do not reach the worker.
     assert not {*SPOILING, "CHOSEN_BY_POINT"} & set(environment)
     assert "CHOSEN_BY_POINT" in outcomes_by_fault(measured_round)["reports a changed environment"][1].split()
     assert sorted(map(sorted, measured_round.environments)) == [[], ["CHOSEN_BY_POINT"]]
@@ -195,7 +195,7 @@ DEVICE_ERRORS = [
 ]
 
 
-# On a GPU, any error triggers a check that it still computes.
+# After any error on a GPU, a check tests that the GPU still computes.
 @pytest.mark.parametrize(
     ("device", "hows"),
     [("cpu", DEVICE_ERRORS), ("cuda:0", ["words of nobody", "!no reason", "!capture alone"])],
@@ -338,7 +338,7 @@ def test_block_for_the_first_rounds_is_absent_from_later_ones(number: int, expec
 
 def test_order_is_shuffled_with_a_seed_per_round() -> None:
     def order(seed: int) -> list[str]:
-        """Return the point order for a round without time, which starts no process."""
+        """Return the order of points in a round that has no time and so starts no process."""
         measured = make_round(["right"] * 12, seed=seed, round_s=1e-9)
         measured.run()
         return [row["params"] for row in measured.rows]

@@ -1,4 +1,4 @@
-"""Training runs: repeatable, learning, tested on held-out data, and equal on every device."""
+"""Training runs are repeatable, learn, are tested on held-out data, and are equal on every device."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def test_training_validation_and_test_images_are_disjoint(name: str) -> None:
 
 @pytest.fixture
 def seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fix the weights and batches for every test run."""
+    """Fix the seed, so that all training runs have the same weights and batches."""
     monkeypatch.setattr(equivalence, "_draw_seed", lambda: 7)
 
 
 def test_weight_disturbance_is_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A random draw at the midpoint moves no weight."""
+    """A random draw of 0.5, the middle of its range, changes no weight."""
     calm = equivalence.reference_losses("mlp", 8, 3, seed=11)
     monkeypatch.setattr(torch, "rand", lambda shape, generator: torch.full(shape, 0.5))
     assert equivalence.reference_losses("mlp", 8, 3, seed=11, disturbance=0.1, number=97) == calm
@@ -142,7 +142,7 @@ def test_deviation_is_the_largest_difference_over_the_first_loss() -> None:
 
 @pytest.mark.usefixtures("seed")
 def test_compiled_training_starts_with_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Compiling takes half a minute; its effect on the weights is one step.
+    # Compiling takes half a minute and changes the weights only by the step that it runs, so run just that step.
     monkeypatch.setattr(Trainer, "compile", lambda self, threads: self.step())
     assert equivalence_metrics(backend="inductor")["loss_deviation"] == 0
     assert equivalence_metrics(backend="inductor", model="cnn", batch=4, steps=3)["loss_deviation"] == 0
@@ -221,7 +221,7 @@ def test_fit_learns_and_is_tested_on_held_out_rows() -> None:
     assert again[0].tolist() == learnt.tolist(), "the same in every run"
 
 
-# The largest jobs take minutes and run the same code.
+# Leave out the largest jobs, which take minutes and run the same code.
 @pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.entry.step_flop(job.batch) < 1e11])
 def test_every_job_learns_from_batches_of_its_own_samples(name: str) -> None:
     job, learner = JOBS[name], Learner(JOBS[name], CPU, Dtype.FLOAT32)

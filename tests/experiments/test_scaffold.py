@@ -1,4 +1,4 @@
-"""A new experiment works unchanged: measured, checked, reported, tested and linted."""
+"""A new experiment is measured, checked, reported, tested and linted without any change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments import scaffold
 
 ROOT = Path(__file__).parents[2]
 NEEDED = ("contract", "experiments", "report", "tests", "workflow", "data/reference", "pyproject.toml", "CITATION.cff")
-# Longest valid name.
+# This is the longest name that is valid.
 NAME = "name_of_18_letters"
 
 

@@ -323,7 +323,7 @@ def test_arrivals_are_a_poisson_process() -> None:
 
 
 class DelayedServer(StandInServer):
-    """A server that delays each request in turn and may fail."""
+    """A server that answers one request after another, each after a delay; each `every`-th answer is an error."""
 
     def __init__(self, seconds: float = 0.0, every: int = 0, says: str = "7") -> None:
         self.seconds, self.every, self.says, self.count, self.lock = seconds, every, says, 0, threading.Lock()
@@ -381,7 +381,7 @@ def test_requests_that_do_not_overlap_share_a_connection(start_stand_in: Any, mo
 def test_latency_grows_with_each_request_beyond_capacity(start_stand_in: Any) -> None:
     result = run_load(start_stand_in(seconds=0.02), rate=200, count=100)
     assert all(result.good)
-    # A hundred service times, less the half second for arrivals, with a margin.
+    # The last request ends after 100 service times and arrives after about 0.5 s; the factor 1.5 is a margin.
     assert max(result.latency) > 100 * 0.02 - 1.5 * 100 / 200
     assert statistics.fmean(result.latency[-25:]) > 2 * statistics.fmean(result.latency[:25])
 
@@ -449,7 +449,7 @@ def test_latencies_are_thinned_and_percentiles_are_not() -> None:
 
 @pytest.mark.parametrize("device", [CPU, GPU])
 def test_point_is_measured_and_its_server_is_pinned_and_kept(device: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "LATE_S", 1.0)  # test machines have other load
+    monkeypatch.setattr(serving, "LATE_S", 1.0)  # with other load on the machine, requests may be late
     serving.close_servers()
     workload = build_work("serving", device, threads=1, service="echo")
     assert passes_check(workload)

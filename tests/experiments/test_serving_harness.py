@@ -1,4 +1,4 @@
-"""Harness trouble never counts as a server failure: limits, refused files and ports, pauses, lateness."""
+"""Trouble in the harness (limits, refused files and ports, pauses, late requests) is never a server's failure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RANGE = "proc/sys/net/ipv4/ip_local_port_range"
 
 @pytest.fixture
 def few_files() -> Iterator[Callable[[int], None]]:
-    """Return a function that sets the soft limit to leave this process `free` files."""
+    """Yield a function that sets the soft limit so that this process can open `free` more files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def leave(free: int) -> None:
@@ -219,7 +219,7 @@ def scripted_server(*answers: Script) -> Iterator[int]:
     try:
         yield listening.getsockname()[1]
     finally:
-        # Also wakes up `accept`.
+        # This also ends the wait in `accept`.
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
 
@@ -265,7 +265,7 @@ def test_malformed_answer_neither_stops_the_load_nor_is_lost(answer: bytes) -> N
     with scripted_server(answer, RIGHT) as port:
         client = http_load.Load(port, [b"x"], [7], 5.0, 4)
         first = client.offer([0.0], [0])
-        # The server closes its side soon after.
+        # The server closes the old connection a moment later, so some requests may still fail.
         assert any(client.offer([0.01], [0]).good == [True] for _ in range(20))
     assert len(first.good) + sum(first.trouble.values()) == 1
     assert len(first.good) == len(first.latency) == len(first.late)
@@ -325,7 +325,7 @@ def test_client_file_limit_is_not_a_server_failure(
     port = start_stand_in(seconds=0.02)
     few_files(16)
     result = run_load(port, rate=2000, count=80, timeout_s=2.0)
-    # A connection may also time out.
+    # Some connections may time out instead, so take the most frequent reason.
     trouble = max(result.trouble, key=lambda reason: result.trouble[reason])
     assert trouble.startswith("EMFILE: Too many open files; raise it in the shell")
     assert sum(result.trouble.values()) + len(result.good) == 80

@@ -152,7 +152,7 @@ def double_factors(patch: Patch) -> None:
     make_array = fma.aligned_array
 
     class Block(type(make_array(1, Dtype.FLOAT32))):  # type: ignore[misc]
-        """An array that doubles each number assigned to it: the factors."""
+        """An array that doubles each single number assigned to it, and so the factors of the kernel."""
 
         def __setitem__(self, at: Any, value: Any) -> None:
             super().__setitem__(at, 2 * value if isinstance(value, float) else value)
@@ -293,7 +293,7 @@ COUNTED: list[tuple[str, Device, dict[str, Any], float | None, float | None]] = 
         )
     ),
     ("inference", CPU, {"batch": 3}, 3 * 2 * (64 * 512 + 512 * 512 + 512 * 10), 4 * (301_066 + 3 * 64 + 3 * 10)),
-    # The table counts only its looked-up rows.
+    # Of the embedding table, only the rows that are looked up count.
     ("inference", CPU, {"model": "lstm-32", "batch": 3}, 3 * 2 * 32 * (16 * 256 * 256 + 256 * 256),
      4 * (PARAMETERS["lstm-32"] - 256 * 256) + 3 * 32 * (256 * 4 + 8) + 3 * 32 * 256 * 4),
     ("libraries", CPU, {"layer": "product", "shape": "768x3072", "batch": 9}, 2 * 9 * 768 * 3072, None),
@@ -321,12 +321,12 @@ def test_call_counts_its_flop_and_bytes(
 )
 def test_flop_formulas_match_torch(name: str, changed: dict[str, Any]) -> None:
     workload = build_work(name, **changed)
-    # The counter does not know the CPU's default attention kernel.
+    # The counter does not know the CPU's default attention kernel, so attention must use plain products.
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         for call in workload.calls[:1] or [phase for _, phase in workload.phases]:
             call()
     assert counter.get_total_flops() == workload.flop
-    # The plan's formula is close to it.
+    # The plan's formula for FLOP is close to the workload's number.
     if formula := get_experiment(name).flop:
         assert formula(**point_params(name, **changed)) == pytest.approx(workload.flop, rel=0.25)
 
@@ -386,7 +386,7 @@ def test_memory_grows_with_the_point_and_covers_the_bytes_per_call(name: str) ->
 
 
 FIT = {"job": "digits-logistic", "backend": "sklearn"}
-# Unsupported points, and words from the reason.
+# Each entry is an unsupported point and words from the reason.
 UNSUPPORTED: list[tuple[str, Device, dict[str, Any], str]] = [
     ("bandwidth", CPU, {"backend": "cupy"}, "does not run on cpu"),
     ("bandwidth", CPU, {"footprint": 8}, "too small"),

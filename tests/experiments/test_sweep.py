@@ -1,4 +1,4 @@
-"""Presets: their points, and errors that name a mistake with its place before measuring starts."""
+"""Presets give the right points, and a mistake in a preset is named with its place before measuring starts."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_cases_cross_the_grid_without_duplicates(monkeypatch: pytest.MonkeyPatch
     case = {"m": 1, "n": 2, "k": 3}
     grid = {"dtype": ["float32", "float64"], "backend": ["torch"], "threads": [1, "all"]}
     params = point_params([{"cases": [case, {**case, "m": 9}], "grid": grid}])
-    assert len(params) == 4  # on one core, 'all' is 1 again
+    assert len(params) == 4  # on one core, 'all' means 1, which adds no points
     assert {point["threads"] for point in params} == {1}
 
 

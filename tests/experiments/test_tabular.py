@@ -35,7 +35,7 @@ TABLE_LIBRARIES = sorted({name for name, op in SUPPORTED if op in ON_TABLES})
 
 
 def work(op: str, backend: str, rows: int = 1000, device: Any = CPU, **more: Any) -> Workload:
-    """Return a point with the library's thread count in this process."""
+    """Return the work of a point; on the CPU, its default thread count is the library's in this process."""
     if "threads" not in more:
         more["threads"] = open_library(backend, device, op).threads if device is CPU else 0
     more = {"transfers": "none" if device is CPU else "included", **more}
@@ -56,7 +56,7 @@ def run_in_library(name: str, table: dict[str, np.ndarray], *others: dict[str, n
     return library.columns(getattr(library, op)(*(library.load(columns) for columns in (table, *others))))
 
 
-# Few distinct integers, to repeat keys and values and keep sums exact.
+# With few distinct integers, keys and values repeat and sums are exact.
 SMALL = st.integers(-4, 4)
 TABLES = st.lists(st.tuples(SMALL, SMALL), min_size=1, max_size=40)
 
@@ -264,7 +264,7 @@ def test_library_properties_are_true() -> None:
     for name, library in LIBRARIES.items():
         for op in (*ON_TABLES, *ON_TEXT):
             assert (getattr(library, op) is getattr(Library, op)) == (op in library.without), (name, op)
-    # Polars reads its thread count at process start.
+    # Polars reads its thread count only when it starts, so the environment must set it.
     started_with = get_experiment("tabular").environment
     assert started_with({"backend": "polars", "threads": 3}) == {"POLARS_MAX_THREADS": "3"}
     assert started_with({"backend": "pandas", "threads": 1}) == {}

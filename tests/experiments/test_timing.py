@@ -1,4 +1,4 @@
-"""The sampling loop on a device with a simulated clock, for exactly known results."""
+"""The sampling loop gives exactly known results on a device with a simulated clock."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_steady_times_converge_after_the_shortest_span() -> None:
 
 
 def test_warm_up_lasts_while_times_fall_and_is_discarded() -> None:
-    # About 70 calls, many more than warm-up compares at once.
+    # Times fall for about 70 calls, many more than warm-up compares at once.
     falling = (max(0.01, 0.02 * 0.99**call) for call in itertools.count())
     assert max(run(SimulatedDevice(falling), budget_s=10).samples[""]) == pytest.approx(0.01)
     # Warm-up takes at most a third of the budget.
@@ -127,7 +127,7 @@ def test_sample_is_the_sum_of_its_phases() -> None:
 @pytest.mark.parametrize(
     "times",
     [
-        # Slow first calls overestimate the length of a sample.
+        # Slow first calls make the loop overestimate how long a sample takes.
         pytest.param(itertools.chain([0.014] * 5, itertools.repeat(0.01)), id="cold at first"),
         pytest.param((0.01 * (1 + call / 10_000) for call in itertools.count()), id="slowing down"),
     ],
@@ -142,7 +142,7 @@ def test_lasting_work_is_sampled_from_cold_until_its_budget_ends(times: Iterator
 
 
 def test_single_requests_are_samples_and_requests_between_are_not() -> None:
-    # Every tenth call is slow: means over many calls would be equal.
+    # Every tenth call is slow, so means over many calls would all be equal.
     device = SimulatedDevice(itertools.cycle([1e-5] * 9 + [1e-3]))
     result = run(device, Workload(run=lambda: None, single=True), max_samples=200, target=0.5)
     assert (result.stop_reason, result.calls, len(result.samples[""])) == ("samples", 1, 200)
@@ -152,7 +152,7 @@ def test_single_requests_are_samples_and_requests_between_are_not() -> None:
 
 
 class LaunchBoundDevice(SimulatedDevice):
-    """A GPU whose single calls take three times as long as calls in a row, which overlap with launches."""
+    """A GPU on which calls in a row overlap with launches; a single call does not and takes three times as long."""
 
     def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
         spent = super().time(work, calls, meanwhile)
@@ -207,7 +207,7 @@ def test_half_width_has_its_stated_coverage() -> None:
     rng, covered = random.Random(3), 0
     for _ in range(2000):
         ordered = sorted(rng.expovariate(1.0) for _ in range(25))
-        # Same order statistics as in `half_width`.
+        # `half_width` uses the same order statistics.
         low, high = ordered[math.floor((25 - 1.96 * 5) / 2)], ordered[math.ceil((25 + 1.96 * 5) / 2)]
         assert half_width(ordered) == pytest.approx((high - low) / 2 / ordered[12])
         covered += low <= math.log(2) <= high

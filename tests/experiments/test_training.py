@@ -1,4 +1,4 @@
-"""Training steps: results with and without compilation, observations, and reasons for failures."""
+"""Training steps are right with and without compilation and are observed, and failures have a reason."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cpu_trainer(model: str = "mlp", batch: int = 6, dtype: Dtype = Dtype.FLOAT32
 @pytest.mark.usefixtures("torch_compile")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_compiled_steps_are_right_and_observe_no_operator_shares(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The C++ compiler takes seconds per kernel: a hidden layer of eight needs few.
+    # The C++ compiler takes seconds per kernel, and a network with one small hidden layer has few kernels.
     small = Entry(
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)),
         ZOO["mlp"].batch, Counts(0, 64 * 8 + 8 * 10, 64 * 8, (1, 10)), ZOO["mlp"].sample, "dense", images=True,
@@ -87,7 +87,7 @@ def test_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.Mon
 def test_every_point_is_compiled_after_earlier_compilations() -> None:
     from torch._dynamo.utils import counters
 
-    # Past its recompile limit, torch.compile silently runs the original function.
+    # After as many compilations as its limit allows, torch.compile silently runs the function without compiling it.
     with torch._dynamo.config.patch(recompile_limit=1):
         for _ in range(3):
             counters.clear()

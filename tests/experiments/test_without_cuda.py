@@ -23,7 +23,7 @@ from tests.experiments.point_runs import CPU, GPU, build_work, passes_check
 from tests.experiments.second_device import SecondCpu
 from tests.missing_tools import skip_without
 
-# Sizes with and without partial tiles and blocks.
+# Some sizes fill all tiles and blocks, and others leave a tile or block partly empty.
 SIZES = [("naive", 33), ("naive", 64), ("tiled", 33), ("tiled", 64), ("triad", 1), ("triad", 1000)]
 
 
@@ -36,7 +36,7 @@ def vulkan() -> webgpu.Vulkan:
 
 
 def point(device: Device, kernel: str, n: int, backend: str) -> Workload:
-    # Fix the numbers: a result that cancels to almost zero has a large relative rounding error.
+    # Fix the random numbers, because a sum that cancels to almost zero has a large relative rounding error.
     torch.manual_seed(1)
     return build_work("without-cuda", device, kernel=kernel, n=n, backend=backend)
 
@@ -56,7 +56,7 @@ def test_cuda_kernels_are_right(monkeypatch: pytest.MonkeyPatch, kernel: str, n:
     monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 2)
     workload = point(GPU, kernel, n, "cuda")
     assert passes_check(workload)
-    # The same blocks as in WGSL.
+    # The blocks are the same as in WGSL.
     block = (stream_cuda.BLOCK,) if kernel == "triad" else (naive_products.TILE, naive_products.TILE)
     assert set(cupy.launches) == {(*wgsl_and_cuda.launch_grid(kernel, n)[: len(block)], *block)}
 
@@ -113,7 +113,7 @@ def fake_adapter(name: str, kind: str = "DiscreteGPU") -> Any:
 
 
 class NamedGpu(SecondCpu):
-    """A GPU with a name, whose free memory shrinks by the allocations of adapter `holder`."""
+    """A GPU with the given name; its free memory shrinks by what the adapter `holder` allocates."""
 
     def __init__(self, name: str, holder: Any = None) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class NamedGpu(SecondCpu):
 
 @pytest.fixture
 def opened_adapters(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """List adapters in opening order; each records its allocated bytes."""
+    """Return the list of adapters in the order in which they are opened; each records its allocated bytes."""
 
     def open_adapter(adapter: Any) -> Any:
         order.append(adapter)

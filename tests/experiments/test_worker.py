@@ -33,7 +33,7 @@ class FlopTimedCpu(CpuDevice):
 
 
 def bounded_experiment(limit: float) -> Experiment:
-    """Return an experiment with n FLOP that must not be built above `limit`."""
+    """Return an experiment of n FLOP, of which no point with n above `limit` may be built."""
 
     def build(device: Any, n: int) -> Workload:
         assert n <= limit
@@ -58,7 +58,7 @@ def test_point_over_budget_is_skipped_without_running(n: int) -> None:
 
 
 def test_disturbed_probe_does_not_skip_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Starting threads adds 16 ms to every probe."""
+    """Every probe takes 16 ms more than its work, as when threads are started."""
     time = FlopTimedCpu.time
     monkeypatch.setattr(FlopTimedCpu, "time", lambda *arguments: [time(*arguments)[0] + 0.016])
     worker._require_budget(
@@ -74,7 +74,7 @@ def test_fitting_point_passes_despite_probe_overhead(n: int) -> None:
 
 
 def test_probe_is_scaled_by_known_call_seconds() -> None:
-    """A tree takes 1 ms after 90 ms setup, so a tenth of the trees takes half the time."""
+    """A call takes 90 ms and 1 ms for each tree, so a tenth of 100 trees takes half the time."""
 
     class Fits(FlopTimedCpu):
         def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
@@ -161,7 +161,7 @@ def test_good_answer_holds_samples_readings_and_observations(
     name: str, device: Any, changed: dict[str, Any], sampled: set[str], observed: set[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(worker, "GRAPH_BELOW_S", 1.0)  # a busy machine is slow
+    monkeypatch.setattr(worker, "GRAPH_BELOW_S", 1.0)  # on a busy machine, short calls exceed the usual limit
     reply = answer_point(name, device, **changed)
     assert reply["status"] == "ok", reply["reason"]
     assert sample_metrics(reply) == sampled
@@ -181,7 +181,7 @@ def test_units_match_the_values() -> None:
     (part,) = answer_point("sequential")["parts"]
     (series,) = part["series"]
     assert series["unit"] == "s"
-    # A call makes many steps.
+    # The time is per step, and each call makes more than 1000 steps.
     assert all(0 < value * 1000 * part["calls"] < part["timed_s"] for value in series["values"])
 
 

@@ -20,14 +20,14 @@ def split_names(text: str) -> list[str]:
     return text.split()
 
 
-# Variables that measuring needs on some machine.
+# Each of these variables is needed for measuring on some machine.
 NEEDED = split_names(
     "PATH HOME TMPDIR TEMP LANG LC_ALL LC_CTYPE PYTHONPATH PYTHONHOME VIRTUAL_ENV LD_LIBRARY_PATH "
     "DYLD_LIBRARY_PATH SYSTEMROOT CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER HIP_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES "
     "ZE_AFFINITY_MASK ONEAPI_DEVICE_SELECTOR CUDA_HOME CUDA_PATH VK_DRIVER_FILES VK_ICD_FILENAMES XDG_RUNTIME_DIR "
     "XDG_CACHE_HOME"
 )
-# Variables that change measurements, each through another mechanism.
+# Each of these variables changes measurements in a different way.
 SPOILING = split_names(
     "LD_PRELOAD LD_AUDIT LD_BIND_NOW DYLD_INSERT_LIBRARIES GLIBC_TUNABLES MALLOC_ARENA_MAX MALLOC_PERTURB_ "
     "OPENBLAS_CORETYPE OMP_NUM_THREADS OMP_PROC_BIND KMP_AFFINITY KMP_BLOCKTIME MKL_CBWR ONEDNN_MAX_CPU_ISA "
@@ -71,7 +71,7 @@ def test_every_measuring_process_gets_a_clean_environment(monkeypatch: pytest.Mo
             ranks.train_ranks(1, {})
     (environment,) = started
     assert environment["VK_DRIVER_FILES"] == "1"
-    # A point gets its own variables.
+    # Only a round's worker has a spoiling variable here, because its point asks for it.
     own = {"OPENBLAS_CORETYPE": "Zen"} if start == "round" else {}
     assert {name: environment[name] for name in SPOILING if name in environment} == own
 
@@ -122,7 +122,7 @@ print([(answer["status"], answer["reason"]) for answer in answers], elsewhere, s
 
 
 def test_libraries_open_no_connection_and_write_no_home_files(tmp_path: Path) -> None:
-    """Compiled libraries hide their sockets from Python, but store their reports in the home folder."""
+    """The test does not see sockets of compiled libraries, but it finds reports that they store in the home folder."""
     environment = {
         name: value for name, value in worker_environment.clean_environment().items() if not name.startswith("XDG_")
     }

@@ -1,4 +1,4 @@
-"""A stand-in for torch in device tests: GPUs from any maker, on a clock that tests advance."""
+"""A stand-in for torch in device tests, with GPUs from any maker and a clock that tests advance."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class Graph:
 class Torch:
     """torch, built for the given cuda, hip or xpu version or for mps, on a machine with `devices`.
 
-    Launches run in order, and a wait moves `now` to their end. `warning` is issued when
-    devices are counted, `allocation_error` is raised on allocation.
+    Launches run in order, and a wait moves `now` to the end of the last launch. `warning` is issued when devices are
+    counted, and `allocation_error` is raised when memory is allocated.
     """
 
     __version__ = "2.11.0"
@@ -196,6 +196,6 @@ class Torch:
 
 
 def install(monkeypatch: pytest.MonkeyPatch, torch: Torch) -> Torch:
-    """Replace torch with the stand-in for the device modules."""
+    """Make the device modules load this stand-in in place of torch."""
     monkeypatch.setattr(accelerator, "load_torch", lambda: (torch, ""))
     return torch
