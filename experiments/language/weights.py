@@ -15,7 +15,7 @@ from experiments.language import gguf_shape
 from experiments.language.shapes import Format, Shape, Tensor
 from experiments.workload import Dtype, Unsupported
 
-# Standard deviation of random weights, equal to `initializer_range` in all configurations.
+# Standard deviation of random weights, equal to the "initializer_range" in all configurations.
 DEVIATION = 0.02
 # Number of blocks per pool. It is prime, so that a tensor's rows repeat only after that many rows.
 POOL_BLOCKS = 262_139

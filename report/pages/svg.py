@@ -22,7 +22,7 @@ def save_chart(chart: Chart, folder: Path) -> None:
     for width, ending in ((WIDE, "svg"), (NARROW, "phone.svg")):
         path = folder / f"{chart.name}.{ending}"
         with theme():
-            # `savefig` gives the same output, but draws twice to compute the layout first.
+            # Figure.savefig gives the same output, but draws twice to compute the layout first.
             FigureCanvasSVG(chart.draw(width)).print_svg(path, metadata=METADATA)
         path.write_text(finish_svg(path.read_text(encoding="utf-8")), encoding="utf-8")
 

@@ -3,7 +3,7 @@
 Every estimate names its source and its `family`; sources in one family are not independent. The study has no rounds
 behind these figures: low and high are the spread that the source reports, or the range over entries with the same
 hardware. `judging.rules` sets the margins by which published figures decide. The modules `published_speeds`,
-`published_chips` and `published_prices` derive further quantities.
+`report.quantities.published_chips` and `report.quantities.published_prices` derive further quantities.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Array(np.ndarray):
 class Cupy:
     """Stand-in for CuPy: arrays, and kernels in CUDA C that a C++ compiler builds.
 
-    launches: the grid and block of each launch. streams: the address of each stream that was used, and the CuPy
+    launches: grid and block per launch. streams: the address of each stream in use, and the CuPy
     function that wrapped it.
     """
 

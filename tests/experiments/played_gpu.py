@@ -3,7 +3,7 @@
     python -m tests.experiments.played_gpu [experiment ...]
 
 measures the points in `played_points` on each GPU, and planted faults on NVIDIA's, in one process, and prints
-each outcome as a line of JSON. `played_torch` plays the GPU. The stand-ins for NVML and CuPy are those of other tests;
+each outcome as a JSON line. `played_torch` plays the GPU. The stand-ins for NVML and CuPy are those of other tests;
 CuPy's runs CUDA C as C++ on this machine. `install` changes a process irreversibly.
 """
 

@@ -189,7 +189,7 @@ def test_swapped_stamps_between_phases_cancel_and_lost_stamps_are_skipped() -> N
 
 
 def test_budget_and_graph_decisions_need_more_than_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one reading of zero, a call of days would fit the budget, and a step of a second would be captured."""
+    """With a single reading of zero, a call that takes days would fit the budget, and a 1 s step would be captured."""
     slow = UnsteadyClock(bad_once_per_period(2, [0.0]), call_s=1.0)
     ladder = {10**6: {"n": 1}, 1: None}
     experiment = Experiment(

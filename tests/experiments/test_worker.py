@@ -33,7 +33,7 @@ class FlopTimedCpu(CpuDevice):
 
 
 def bounded_experiment(limit: float) -> Experiment:
-    """Return an experiment of n FLOP, of which no point with n above `limit` may be built."""
+    """Return an experiment with n FLOP that refuses to build points with n above `limit`."""
 
     def build(device: Any, n: int) -> Workload:
         assert n <= limit

@@ -51,7 +51,7 @@ NODELESS = {"plans": plans, "settings": settings}
 # measurements.
 PUBLISHED_PAGES = ("==== page index", "==== page measurements/published")
 SETS = {"fleet": [PUBLISHED, FLEET], "published": [PUBLISHED]}
-# Relative difference to allow, because the order of a sum and the last step of a fit depend on the processor.
+# Relative difference to allow, because summation order and the last step in a fit depend on the processor.
 TOLERANCE = 1e-6
 # Relative difference to allow in printed numbers: 18.75, for example, may round up or down to three digits.
 ROUNDING = 0.011

@@ -29,7 +29,7 @@ from .quantities.builders import add_passes
 
 
 def gpu_server(synthetic: Factory, cores: int) -> SyntheticNode:
-    """Build a node with a GPU whose host trains at 1/10 of the GPU's speed and reads memory at 1/8 of it."""
+    """Build a node with a GPU whose host trains at 1/10 and reads memory at 1/8 of the GPU's speed."""
     node = synthetic("node-a", gpus=1, cores=cores)
     for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
         about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
@@ -39,7 +39,7 @@ def gpu_server(synthetic: Factory, cores: int) -> SyntheticNode:
 
 
 def part_outcomes(name: str, data: Dataset) -> list[str]:
-    """Return the outcome of each part of a claim."""
+    """Return the outcome per part of a claim."""
     claim = next(claim for claim in read_claims(CLAIMS, REFERENCE) if claim.id == name)
     cache = QuantityCache(data)
     return [str(evaluate_part(part, claim, cache).outcome) for part in claim.parts]

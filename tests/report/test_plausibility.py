@@ -69,7 +69,7 @@ def scale(column: str, factor: float, where: str = "value > 0") -> Rows:
 @pytest.mark.parametrize(
     ("rounds", "change", "words"),
     [
-        # Times shrink by a factor of 2 or 5 at an unchanged clock, so rates exceed the peak of the widest units.
+        # Times shrink 2-fold or 5-fold at an unchanged clock, so rates exceed the peak of the widest units.
         (["peak.cpu.1"], speed_up(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
         (["content.cpu.4"], speed_up(5, True),
          ["FLOP/s is", "times the most that can be", "GHz, 30% above the highest clock measured here"]),

@@ -29,7 +29,7 @@ STAGES = (
 
 @dataclass
 class Clone:
-    """Clone of this repository, whose commands run in this environment. wrote: name of the results folder."""
+    """Clone of this repository, whose commands run in this environment. wrote: name for the results folder."""
 
     path: Path
     extra: dict[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Clone:
         )
 
     def machine(self, name: str) -> Clone:
-        """Return this clone with the results folder of one of its machines."""
+        """Return this clone with the results folder for a machine."""
         return replace(self, wrote=f"{self.wrote}/machines/{name}/results")
 
     def snakemake(self, *words: str) -> subprocess.CompletedProcess[str]:

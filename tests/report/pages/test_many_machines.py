@@ -19,7 +19,7 @@ from tests.report.built_once import build_once, loaded_bytes
 from tests.report.pages.edition_files import Study, read_study, write_study
 
 MANY = 20
-# The order of the rates differs from the order of the names.
+# Rates and names are ordered differently.
 RATES = {f"node-{place:02d}": 4.0 + 0.4 * (place * 7 % MANY) for place in range(MANY)}
 ENDS = {min(RATES, key=lambda name: RATES[name]), max(RATES, key=lambda name: RATES[name])}
 
