@@ -27,7 +27,7 @@ from report.statistics import Floats
 
 _NUMBERS = ["estimate", "low", "high", "log_se", "df"]
 
-# Customary level for such a test; verdicts use stricter intervals.
+# Customary confidence level for the ratio between two runs; verdicts use a stricter one.
 LEVEL = 0.95
 # Agreement (share) below which an experiment needs an explanation.
 ENOUGH = 0.9

@@ -73,7 +73,7 @@ def _has_more_bits(layer: int, layers: int) -> bool:
 
 
 def tensor_bytes(tensor: Tensor, kind: Format, shape: Shape) -> int:
-    """Return a tensor's bytes in a file with this format."""
+    """Return a tensor's size in bytes in a file with this format."""
     block, size = gguf.GGML_QUANT_SIZES[tensor_type(tensor, kind, shape)]
     return tensor.size // block * size
 

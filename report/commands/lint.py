@@ -24,7 +24,7 @@ from report.verdicts import read_verdicts
 Record = Mapping[str, Any]
 # A fault consists of its location, its description and its remedy.
 Faults = Iterator[tuple[str, str, str]]
-# Rules that transform the quantity's estimates before comparing them.
+# Judging rules that transform the quantity's estimates before the comparison with the threshold.
 _TRANSFORMS = ("ratio", "trend", "crossover")
 # Units for timed values, whose intervals never have zero width.
 _TIMED = ["s", "FLOP/s", "B/s", "Hz", "W", "J"]

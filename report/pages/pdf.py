@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from report.pages.site_content import Content
 
-# Claims that get half a page each in the report: they are widely repeated, and some come from each article.
+# Claims that get half a page each in the report: widely repeated ones, with each article represented.
 _TEN = ("W04", "W33", "G09", "N12", "W25", "G15", "N03", "G29", "W29", "N10")
 # Families whose first figure is shown in the report.
 _FIGURES = ("training", "time_to_train", "inference", "serving", "matrix_products", "memory")

@@ -29,7 +29,7 @@ PUBLISHED = {
     "middle": {"Pythia-1.4B": "pythia-1.4b", "Llama 3.1 8B": "llama31-8b"},
     "large": {"Llama 3.1 70B": "llama31-70b", "Llama 3.1 405B": "llama31-405b"},
 }
-# Models counted by the experiment `models` that represent small projects.
+# Models that stand for small projects; the experiment `models` counts their parameters and activations.
 STUDY_MODELS = {
     "mlp": "MLP on digits", "resnet": "ResNet on MNIST", "gpt2": "GPT-2's blocks on bytes",
     "resnet-50": "ResNet-50 on photographs", "bert-base-classifier": "BERT-base on 128 tokens",

@@ -208,7 +208,7 @@ def test_call_time_is_the_median_reading() -> None:
 
 
 ROOT = Path(__file__).parents[2]
-# Seconds that a point takes, that a round may take, that make a worker count as hung, and that the pause lasts.
+# In seconds: time per point, limit per round, time until a worker counts as hung, length of the pause.
 POINT_S, ROUND_S, HANG_S, PAUSE_S = 0.25, 2.0, 1.5, 2.5
 WORKER = """
 import os, pathlib, sys, time

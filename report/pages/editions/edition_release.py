@@ -156,7 +156,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def record_in_current_words(folder: Path) -> dict[str, Any]:
-    """Return the record, its answer in today's words: archived text is never edited. Raises like `read_record`."""
+    """Return the record with its `answer` composed again from the archived verdicts. Raises like `read_record`."""
     record = read_record(folder)
     return {**record, "answer": summarize_verdicts(upgrade_cells(read_json(folder / site_paths.VERDICTS)))["answer"]}
 
