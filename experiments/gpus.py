@@ -67,10 +67,11 @@ def _torch_may_see_more(nvml_suffices: bool) -> bool:
         return True
     if built.get("hip") or built.get("xpu"):
         return True
-    return bool(built.get("cuda")) and not nvml_suffices and _is_loadable(_CUDA)
+    return bool(built.get("cuda")) and not nvml_suffices and is_loadable(_CUDA)
 
 
-def _is_loadable(library: str) -> bool:
+def is_loadable(library: str) -> bool:
+    """Return True if the system's loader finds this shared library."""
     try:
         ctypes.CDLL(library)
     except OSError:

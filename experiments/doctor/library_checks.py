@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import sys
 from collections.abc import Sequence
 
-from experiments import imports, worker_environment
+from experiments import gpus, imports, worker_environment
 from experiments.devices.accelerator import load_torch
 from experiments.doctor.finding import Finding, note, ok, warning
 
@@ -55,14 +54,6 @@ def vulkan(loads: bool, wgpu: bool) -> Finding:
     return note("Vulkan", "libvulkan.so.1 is missing", why, "apt install libvulkan1, or bundle.sh --with vulkan")
 
 
-def _is_loadable(library: str) -> bool:
-    try:
-        ctypes.CDLL(library)
-    except OSError:
-        return False
-    return True
-
-
 def examine() -> list[Finding]:
     """Run all checks in this module, in a measuring process's environment."""
     names = list(worker_environment.blocked_variables())
@@ -78,5 +69,5 @@ def examine() -> list[Finding]:
         if torch is not None and imports.is_installed("transformers"):
             findings.append(transformers(imports.transformers_breakers()))
         if sys.platform == "linux":
-            findings.append(vulkan(_is_loadable("libvulkan.so.1"), importlib.util.find_spec("wgpu") is not None))
+            findings.append(vulkan(gpus.is_loadable("libvulkan.so.1"), importlib.util.find_spec("wgpu") is not None))
         return findings
