@@ -26,7 +26,7 @@ BACKENDS: tuple[Backend, ...] = (
 )
 _BY_NAME = {backend.name: backend for backend in BACKENDS}
 
-# Type for experiment parameters that take one of these names.
+# Type for experiment parameters whose value is the name of a library in BACKENDS.
 Library = Annotated[str, "a library's name"]
 NAMES = tuple(_BY_NAME)
 # Names that stand for several libraries in presets: OpenBLAS for each core type in this processor architecture, and all
@@ -45,7 +45,7 @@ def expand_group(name: str) -> list[str]:
 
 
 def get_backend(name: str) -> Backend | None:
-    """Return the library called `name`, or None."""
+    """Return the library called `name`; None if the name is unknown."""
     return _BY_NAME.get(name)
 
 

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Backend(ABC):
     """A library with one choice of kernels.
 
-    environment: variables that make this choice. Libraries read them when loaded, so the measuring process starts with
-    them.
+    environment: environment variables that make this choice. A library reads the variables when it is loaded, so the
+    measuring process starts with them.
     """
 
     def __init__(self, name: str, environment: dict[str, str] | None = None) -> None:

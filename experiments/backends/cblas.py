@@ -44,7 +44,7 @@ class Cblas(Backend):
         out = torch.empty(m, n, dtype=a.dtype)
         layout = (_ROW_MAJOR, _AS_IT_IS, _AS_IT_IS, m, n, k)
         operands = (1.0, a.data_ptr(), k, b.data_ptr(), n, 0.0, out.data_ptr(), n)
-        # Set the thread limit again, because an earlier limit did not reach a library that was not loaded yet.
+        # Set the thread limit again: a limit from before this library was loaded does not apply to the library.
         limits = threadpool_limits(limits=threads, user_api="blas")
 
         def product() -> torch.Tensor:

@@ -11,7 +11,7 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# OpenBLAS's names for cores that have fused multiply-adds and for which its builds have kernels (DYNAMIC_LIST in
+# Names in OpenBLAS for cores with fused multiply-adds; its builds include kernels for these cores (DYNAMIC_LIST in
 # Makefile.system, driver/others/dynamic*.c).
 CORE_TYPES_X86 = ("Haswell", "Zen", "SkylakeX", "Cooperlake", "SapphireRapids")
 CORE_TYPES_ARM = ("ARMV8", "NEOVERSEN1", "NEOVERSEV1", "NEOVERSEN2", "VORTEX")
@@ -19,7 +19,7 @@ VARIABLE = "OPENBLAS_CORETYPE"
 
 
 class NumPy(Backend):
-    """`numpy.matmul`; `core`: the kernels to request from OpenBLAS ('' for its own choice)."""
+    """`numpy.matmul`. core: name of the core whose kernels OpenBLAS should use ('' for its own choice)."""
 
     def __init__(self, name: str, core: str = "") -> None:
         super().__init__(name, {VARIABLE: core} if core else {})

@@ -36,7 +36,10 @@ class OneDnn(Backend):
 
 
 def onednn_linear(dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-    """Return oneDNN's product of x (m, k) with a transposed weight (n, k). Raises Unsupported."""
+    """Return a function that multiplies x (m, k) by a transposed weight (n, k) with oneDNN.
+
+    Raises Unsupported if this torch lacks oneDNN, or oneDNN lacks the format.
+    """
     import torch
 
     if dtype not in (torch.float32, torch.bfloat16, torch.float16):

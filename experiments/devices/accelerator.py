@@ -33,7 +33,7 @@ def load_torch() -> tuple[Any, str]:
 
 
 def is_torch_loaded() -> bool:
-    """True if `load_torch` returns at once: torch is imported already, or replaced in a test."""
+    """Return True if `load_torch` returns at once, because torch is imported already or a test replaces `load_torch`."""
     return "torch" in sys.modules or not hasattr(load_torch, "cache_info")
 
 
@@ -46,7 +46,7 @@ class Accelerator(Device):
     """One GPU. Kernels run asynchronously, so they are timed by device events and not by the host clock.
 
     interface: name of torch's module for these GPUs, and prefix of their device names. platform: name of the maker's
-    software. graphs: name of the module's class for captured graphs. lacks: libraries that do not support these GPUs.
+    compute platform. graphs: name of the module's class for captured graphs. lacks: libraries that do not support these GPUs.
     """
 
     kind = "gpu"
@@ -78,7 +78,7 @@ class Accelerator(Device):
             warnings.simplefilter("always")
             try:
                 count = cls.count(torch)
-            except Exception as refusal:  # broken drivers raise any type
+            except Exception as refusal:  # a broken driver can raise any exception
                 return [], [f"{cls.platform}: {first_line(refusal)}: {driver_errors.advice(first_line(refusal))}"]
             reasons = [cls._why_unusable(torch, index) for index in range(count)]
         if not count:
@@ -123,7 +123,7 @@ class Accelerator(Device):
     def _why_unusable(cls, torch: Any, index: int) -> str:
         try:
             return cls.why_unusable(torch, index)
-        except Exception as refusal:  # broken drivers raise any type
+        except Exception as refusal:  # a broken driver can raise any exception
             return first_line(refusal)
 
     @classmethod
@@ -178,7 +178,7 @@ class Accelerator(Device):
         """Do nothing: host threads only launch kernels."""
 
     def free_bytes(self) -> int:
-        # Release memory that allocators have cached, since the next point can use it.
+        # Release memory that allocators have cached, because the next point can use this memory too.
         self._module.empty_cache()
         if "cupy" in sys.modules:
             sys.modules["cupy"].get_default_memory_pool().free_all_blocks()
@@ -213,7 +213,7 @@ class Accelerator(Device):
 
     @cached_property
     def _warmup_stream(self) -> Any:
-        """Stream for the warm-up before a capture; only one, since cuBLAS keeps memory per stream."""
+        """Stream for the warm-up before a capture. All captures share this stream, since cuBLAS keeps memory per stream."""
         return self._module.Stream()
 
     def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:

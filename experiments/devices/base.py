@@ -19,9 +19,10 @@ Kind = Literal["cpu", "gpu"]
 
 
 def _mean_known(seconds: Sequence[float]) -> float:
-    """Return the mean over the finite values; nan unless more than half are finite.
+    """Return the mean over the finite values; nan unless more than half of the values are finite.
 
-    Negative values are included: if two timestamps are swapped, a neighbouring value is too long by the same amount.
+    Negative values are included: if two timestamps are swapped, a neighbouring value is too long by the same amount, so
+    the mean is right.
     """
     known = [second for second in seconds if isfinite(second)]
     return sum(known) / len(known) if 2 * len(known) > len(seconds) else nan
@@ -36,7 +37,7 @@ class Device(ABC):
 
     All data are PyTorch tensors, since CUDA, ROCm, MPS and XPU share PyTorch's interface.
     maker: the company that makes these devices, '' if several companies do.
-    page_locks: True if host memory can be page-locked for it.
+    page_locks: True if host memory can be page-locked for the device.
     spoilt: True after an event that makes later results in this process unreliable.
     """
 
@@ -124,7 +125,7 @@ class Device(ABC):
     def time_on_host(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        """Return the seconds until each launch returns, by the host clock. The device is idle before the first."""
+        """Return the seconds until each launch returns, by the host clock. The device is idle before the first launch."""
         self.synchronise()
         stamps = [perf_counter_ns()]
         for launch in launches:
@@ -173,7 +174,7 @@ class Device(ABC):
     @property
     @abstractmethod
     def overhead_s(self) -> float:
-        """Time to read the clock around a sample, in seconds."""
+        """Time that reading the clock adds to a sample, in seconds."""
 
     def random_normal(self, shape: tuple[int, ...], dtype: Dtype) -> torch.Tensor:
         """Draw normal data, since zeros and ones use less power and run faster than real data.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CpuDevice(Device):
-    """The cores in this process's affinity."""
+    """The CPU cores on which the system lets this process run (its affinity)."""
 
     kind = "cpu"
 

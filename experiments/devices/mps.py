@@ -56,8 +56,8 @@ class MpsDevice(Accelerator):
     def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        # Torch waits only for the timestamp of an event that ends an interval. An empty launch before the others gives
-        # the first timed start event an interval to end; the empty launch's time is dropped.
+        # Torch waits only for the timestamp of an event that ends an interval. An empty launch before the other
+        # launches gives the first timed start event an interval to end; the time of the empty launch is dropped.
         return super().time_launches([do_nothing, *launches], meanwhile)[1:]
 
     def elapsed_ms(self, start: Any, end: Any) -> float:
@@ -94,5 +94,6 @@ class MpsDevice(Accelerator):
 
     @property
     def last_level_cache_bytes(self) -> int:
-        # Prefer a size that is too large: with one too small, operands meant to exceed the cache would stay in it.
+        # Prefer a size that is too large: if it were too small, operands that are meant to exceed the cache would stay
+        # in the cache.
         return _LARGEST_CACHE_BYTES

@@ -46,7 +46,7 @@ class RocmDevice(Accelerator):
     def why_unusable(cls, torch: Any, index: int) -> str:
         about, built = torch.cuda.get_device_properties(index), torch.cuda.get_arch_list()
         chip = about.gcnArchName.partition(":")[0]
-        # Generic code (gfx11-generic) supports a whole family.
+        # Generic code (for example gfx11-generic) runs on a whole family of chips.
         if not built or any(name.partition(":")[0] == chip or name.endswith("generic") for name in built):
             return ""
         return (
@@ -68,5 +68,6 @@ class RocmDevice(Accelerator):
 
     @property
     def last_level_cache_bytes(self) -> int:
-        # Prefer a size that is too large: with one too small, operands meant to exceed the cache would stay in it.
+        # Prefer a size that is too large: if it were too small, operands that are meant to exceed the cache would stay
+        # in the cache.
         return _INFINITY_CACHE_BYTES

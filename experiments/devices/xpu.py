@@ -15,7 +15,7 @@ _LARGEST_CACHE_BYTES = 408 << 20
 
 
 class XpuDevice(Accelerator):
-    """One Intel GPU, or one tile."""
+    """One Intel GPU, or one tile of a GPU."""
 
     interface = "xpu"
     maker = "Intel"
@@ -60,5 +60,6 @@ class XpuDevice(Accelerator):
 
     @property
     def last_level_cache_bytes(self) -> int:
-        # Prefer a size that is too large: with one too small, operands meant to exceed the cache would stay in it.
+        # Prefer a size that is too large: if it were too small, operands that are meant to exceed the cache would stay
+        # in the cache.
         return int(getattr(self._properties, "last_level_cache_size", 0)) or _LARGEST_CACHE_BYTES

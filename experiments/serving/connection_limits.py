@@ -14,12 +14,12 @@ import psutil
 from experiments import counters
 from experiments.workload import HarnessError
 
-# Maximum connections; further requests wait in a queue.
+# Maximum number of connections; further requests wait in a queue.
 CONNECTIONS = 256
-# Number of files and ports to keep free for other uses than connections.
+# Number of files and ports to leave free for purposes other than connections.
 MARGIN = 32
-# Seconds between checks for pauses of the process. With a shorter interval, the checks' CPU time would be noticeable if
-# requests are rare.
+# Seconds between checks if the process was paused. With a shorter interval, the checks' CPU time would be noticeable
+# when requests are rare.
 TICK_S = 0.25
 ROOT = Path("/")
 _MORE_FILES = (
@@ -30,7 +30,7 @@ _REMEDIES = {errno.EMFILE: _MORE_FILES, errno.EADDRNOTAVAIL: _MORE_PORTS}
 
 
 class Room(NamedTuple):
-    """Free file descriptors in a process, and its limit."""
+    """Number of free file descriptors in a process, and the process's limit."""
 
     free: int
     limit: int
@@ -50,15 +50,15 @@ def file_limits() -> tuple[int, int]:
 def raise_file_limit(connections: int) -> Room:
     """Raise this process's soft file limit to fit `connections`, as far as the system allows.
 
-    The limit rises no further than that, since macOS refuses large limits, and `select` supports only descriptors below
-    1024.
+    The limit is never raised further than `connections` need, since macOS refuses large limits, and `select` supports
+    only descriptors below 1024.
     """
     soft, hard = file_limits()
     if soft == sys.maxsize:
         return Room(soft, soft)
     try:
         used = psutil.Process().num_fds()
-    except (psutil.Error, OSError):  # /proc is hidden
+    except (psutil.Error, OSError):  # for example if /proc is hidden
         used = MARGIN
     limit = min(used + connections + MARGIN, hard)
     if soft < limit:
@@ -95,15 +95,18 @@ def port_shortage(connections: int, root: Path = ROOT) -> str:
 def connection_count(requests: int, root: Path = ROOT) -> int:
     """Return the maximum connections for a load, which fit into the server's accept queue.
 
-    If this queue is full, Linux drops connection attempts, and clients retry only after a second. Further
-    requests wait in the load's own queue instead, and their latency still counts from arrival.
+    If this queue is full, Linux drops connection attempts, and clients retry only after a second. Requests beyond
+    these connections wait in the load's own queue instead, and their latency still counts from arrival.
     """
     backlog = counters.read_number(root / "proc/sys/net/core/somaxconn") or socket.SOMAXCONN
     return max(1, min(CONNECTIONS, requests, int(backlog)))
 
 
 def require_connections(connections: int, side: str, room: Room) -> None:
-    """Raise HarnessError if a process cannot open `connections`. side: its name in messages. room: its free files."""
+    """Raise HarnessError if a process cannot open `connections`.
+
+    side: the process's name in messages. room: the process's free file descriptors.
+    """
     if reason := file_shortage(connections, room) or port_shortage(connections):
         raise HarnessError(f"{side}: {reason}")
 

@@ -28,11 +28,13 @@ from experiments.children import read_order
 from experiments.serving import connection_limits
 from experiments.workload import HarnessError, missing_library
 
-# Number of sequential warm-up requests, and seconds between the start of the load and time 0 of the arrivals.
+# WARM_UP: number of warm-up requests, sent one after the other.
+# LEAD_S: seconds between the start of the load and time 0 of the arrivals.
 WARM_UP, LEAD_S = 20, 0.05
-# The client polls without sleeping from this many seconds before a request is due: a sleeping core wakes up this late.
+# For this many seconds before a request is due, the client polls without sleeping, because a sleeping core wakes up
+# about this late.
 AWAKE_S = 1e-4
-# Largest read and largest accepted answer in bytes; correct answers are shorter.
+# Maximum number of bytes in one read, and in one accepted answer; correct answers are shorter.
 MOST_BYTES = 1 << 16
 CONNECT_S = 1.0
 # Errors on connections closed or reset by the server.
@@ -68,8 +70,8 @@ def arrivals(rate: float, count: int, seed: int) -> list[float]:
 class Connection:
     """Persistent connection for one request at a time. Raises OSError if the system refuses it.
 
-    number: current request, None if idle. unsent: request bytes not sent yet. answers: complete answers parsed.
-    body: answer body. is_kept: the server keeps the connection open.
+    number: number of the current request, None if idle. unsent: request bytes not sent yet. answers: number of complete
+    answers parsed. body: answer body. is_kept: True if the server keeps the connection open.
     """
 
     def __init__(self, port: int) -> None:
@@ -84,7 +86,7 @@ class Connection:
         return self.socket.fileno()
 
     def begin(self, number: int, request: bytes) -> None:
-        """Start a request."""
+        """Take a request as the current request; `send` sends its bytes."""
         import httptools
 
         self.number, self.unsent = number, memoryview(request)
@@ -109,13 +111,13 @@ class Connection:
         if self.answers > 1 or len(self.body) > MOST_BYTES or not (received or self.answers):
             raise UnreadableError
 
-    # Callbacks for the parser.
+    # The HTTP parser calls these two methods.
     def on_body(self, part: bytes) -> None:
         self.body += part
 
     def on_message_complete(self) -> None:
         self.answers += 1
-        self.is_kept = self.parser.should_keep_alive()  # only valid until the next message
+        self.is_kept = self.parser.should_keep_alive()  # the parser knows this only until the next message
 
 
 class UnreadableError(Exception):
@@ -123,7 +125,10 @@ class UnreadableError(Exception):
 
 
 def is_right(status: int, body: bytes, expected: int) -> bool:
-    """True if an answer is correct, False if the server failed. Raises HarnessError for any other status."""
+    """Return True if an answer is correct, and False if it is wrong or has status 429 or 5xx.
+
+    Raises HarnessError for any other status except 200.
+    """
     if status >= 500 or status == 429:
         return False
     if status != 200:
@@ -137,11 +142,11 @@ def is_right(status: int, body: bytes, expected: int) -> bool:
 class Load:
     """Requests to a server, over a limited number of connections.
 
-    Requests fail, as users of an overloaded or broken server see it, by timeouts, wrong or unreadable answers, status
-    5xx or 429 Too Many Requests, and closed or reset connections. All other errors are trouble in the harness: the
-    system refuses a file, port, buffer or address; a connection is refused, which means that the server is gone, since
-    an overloaded server queues connections and `connection_count` never exceeds its queue; or the status is any other,
-    which means that the request was malformed.
+    A request fails if users of an overloaded or broken server would see a failure: a timeout, a wrong or unreadable
+    answer, status 5xx or 429 (Too Many Requests), or a closed or reset connection. Every other error is trouble in the
+    harness, for example if the system refuses a file, port, buffer or address. A refused connection means that the
+    server is gone, since an overloaded server queues connections, and `connection_count` never exceeds its queue. Any
+    other status means that the request was malformed.
     """
 
     def __init__(
@@ -155,13 +160,18 @@ class Load:
         self.free: list[Connection] = []
 
     def offer(self, times: Sequence[float], which: Sequence[int], lead_s: float = 0.0) -> LoadResult:
-        """Send requests at `times`, ascending seconds after `lead_s`; `which` contains each request's body index."""
+        """Send a request at each of `times`, which are seconds after `lead_s` in ascending order.
+
+        which: index in `bodies` for each request.
+        """
         begin = clock() + lead_s
         self.due, self.which = [begin + seconds for seconds in times], which
         self.late = [0.0] * len(self.due)
         self.outcomes: list[tuple[float, bool] | None] = [None] * len(self.due)
         self.trouble: dict[str, int] = {}
-        # Unanswered requests in arrival order with their connections, and requests that wait for a connection.
+        # pending: unanswered requests in arrival order, with their connections (None for a request that waits for a
+        # connection).
+        # waiting: requests that wait for a connection.
         self.pending: dict[int, Connection | None] = {}
         self.waiting: collections.deque[int] = collections.deque()
         number, cpu_s = 0, time.process_time()
@@ -190,7 +200,7 @@ class Load:
         """Send waiting requests while connections are available."""
         while self.waiting and (self.free or len(self.connections) < self.most):
             number = self.waiting.popleft()
-            if number not in self.pending:  # it has timed out
+            if number not in self.pending:  # the request has timed out
                 continue
             try:
                 connection = self.free.pop() if self.free else Connection(self.port)
@@ -221,7 +231,7 @@ class Load:
         self._send()
 
     def _advance(self, connection: Connection, step: Callable[[], None]) -> None:
-        """Send or read on a connection, and settle its request when complete or failed."""
+        """Send or read on a connection; settle its request if the answer is complete or the request has failed."""
         assert connection.number is not None
         number = connection.number
         try:
@@ -264,7 +274,7 @@ class Load:
 def offer_load(order: dict[str, Any]) -> LoadResult:
     """Offer the load. order: port, rate, count, seed, timeout_s, bodies (hexadecimal), expected (answers).
 
-    Raises HarnessError if system limits are too low for its connections, or a warm-up request cannot be sent.
+    Raises HarnessError if system limits are too low for the load's connections, or a warm-up request cannot be sent.
     """
     bodies = [bytes.fromhex(body) for body in order["bodies"]]
     times = arrivals(order["rate"], order["count"], order["seed"])

@@ -55,7 +55,10 @@ def server_arguments(order: Mapping[str, Any]) -> list[str]:
 
 
 def start_library_server(order: Mapping[str, Any]) -> tuple[Any, int]:
-    """Start xllamacpp's server; return its port and the server, which needs a reference. Raises ModuleNotFoundError."""
+    """Start xllamacpp's server; return the server and its port. The caller must keep a reference to the server.
+
+    Raises ModuleNotFoundError if xllamacpp is missing.
+    """
     import xllamacpp
 
     settings = xllamacpp.CommonParams()
@@ -94,7 +97,7 @@ def main() -> None:
     except ModuleNotFoundError as absent:
         reply({"unsupported": str(missing_library(absent))})
         return
-    except RuntimeError as refusal:  # the log does not contain this reason
+    except RuntimeError as refusal:  # the log does not contain the error's message
         reply({"harness": f"xllamacpp's server does not start with {Path(order['model']).name}: {refusal}"})
         return
     reply({"port": port})

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
 
 LOOPBACK = "127.0.0.1"
-# Accept queue length, and keep-alive timeout in seconds, which is so long that clients close connections first.
+# BACKLOG: length of the accept queue.
+# KEEP_ALIVE_S: seconds until the server closes an idle connection; so many that clients close connections first.
 BACKLOG, KEEP_ALIVE_S = 4096, 120
 # Timeout for starting threads, in seconds.
 START_S = 20.0
@@ -39,7 +40,7 @@ START_S = 20.0
 class Dispatcher:
     """Request queue and worker threads.
 
-    threads: CPU threads per computation. workers: concurrent computations; 1 on an accelerator.
+    threads: number of CPU threads per computation. workers: number of concurrent computations; 1 on an accelerator.
     busy_s: seconds from a request's first to its last operation on the accelerator, by the accelerator's
     clock, summed over requests; includes idle gaps within requests.
     """
@@ -71,7 +72,7 @@ class Dispatcher:
     async def answer(self, body: bytes, gone: Callable[[], Awaitable[bool]]) -> Answer | None:
         """Wait for a worker and compute an answer; return None if the client has disconnected while waiting.
 
-        gone: tells if the client has disconnected. Raises ValueError for a malformed request.
+        gone: function that tells if the client has disconnected. Raises ValueError for a malformed request.
         """
         inputs = self.service.inputs(body)
         self.open += 1
@@ -94,7 +95,7 @@ class Dispatcher:
         return answers[0]
 
     def usage(self) -> dict[str, Any]:
-        """Report CPU, accelerator and suspended seconds so far, and unanswered requests."""
+        """Report the seconds so far on the CPU, on the accelerator and in suspension, and the number of unanswered requests."""
         return {
             "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": running_time.paused_s(),
         }  # fmt: skip
@@ -145,7 +146,7 @@ async def serve(running: uvicorn.Server, listener: socket.socket, reply: Callabl
         refusal = context.get("exception")
         if not isinstance(refusal, OSError):
             loop.default_exception_handler(context)
-        elif not isinstance(refusal, ConnectionError):  # caused by disconnected clients
+        elif not isinstance(refusal, ConnectionError):  # disconnected clients cause a ConnectionError
             print(f"the server: {connection_limits.describe_refusal(refusal)}", file=sys.stderr)
             reply({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
             os._exit(1)
@@ -200,7 +201,7 @@ def main() -> None:
     except OSError as refusal:
         reply({"harness": f"the server: {connection_limits.describe_refusal(refusal)}"})
         return
-    # Clients may connect already; they wait until the loop runs.
+    # From now on clients may connect; their requests wait until the event loop runs.
     reply(
         {"port": listener.getsockname()[1], "room": connection_limits.raise_file_limit(connection_limits.CONNECTIONS)}
     )

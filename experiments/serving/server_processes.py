@@ -16,14 +16,14 @@ _PACKAGE = "experiments.serving"
 
 
 def start_process(module: str, orders: Mapping[str, Any]) -> Child:
-    """Start a module in this package as a process with these orders. Raises ChildError."""
+    """Start a module in this package as a process, and send it these orders. Raises ChildError."""
     child = Child(module.replace("_", " "), [sys.executable, "-u", "-m", f"{_PACKAGE}.{module}"])
     child.send(orders)
     return child
 
 
 def wait_until(done: Callable[[], bool], seconds: float) -> bool:
-    """True if `done` succeeds within `seconds`, polled every 50 ms."""
+    """Wait until `done` returns True, and return True; return False after `seconds`. `done` is polled every 50 ms."""
     end = time.monotonic() + seconds
     while not done():
         if time.monotonic() > end:
@@ -48,7 +48,8 @@ def split_cores(cores: int) -> tuple[list[int], list[int]]:
         return [], []
     physical = topology.physical_cores(topology.allowed_cpus()).groups
     server, others = (physical[: cores or len(physical)], physical[cores or len(physical) :])
-    # Share cores if the server takes all usable cores. A CPU quota can make these fewer than the physical cores, and
-    # applies to all processes together, however they are pinned.
+    # Clients share the server's cores if the server takes all usable cores. A CPU quota can make the usable cores fewer
+    # than the physical cores. It applies to all processes together, so pinning clients to other cores gives no
+    # additional CPU time.
     shared = (cores or usable) >= usable
     return [core[0] for core in server], [] if shared else [cpu for core in others for cpu in core]

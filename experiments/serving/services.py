@@ -23,7 +23,8 @@ from experiments.models.zoo import ZOO
 from experiments.workload import Dtype, Unsupported
 
 SEED = 5
-# Distinct requests, and maximum answers per request.
+# REQUESTS: number of distinct requests.
+# BEST: maximum number of answers per request.
 REQUESTS, BEST = 8, 10
 # `torch._int_mm` on CUDA requires more than 16 rows.
 LEAST_CUDA_ROWS = 32
@@ -34,7 +35,7 @@ Call = Callable[[Tensor], Tensor]
 class Service(ABC):
     """A service on a device, in one number format and runtime.
 
-    threads: CPU threads per computation. callers: threads that may call `answer` concurrently.
+    threads: number of CPU threads per computation. callers: number of threads that may call `answer` concurrently.
     tolerance: largest accepted score error (see `answer_error`) per supported format.
     backends: supported runtimes.
     """
@@ -92,8 +93,8 @@ class Service(ABC):
 def answer_error(answer: Answer, exact: Tensor) -> float:
     """Return an answer's error, relative to the largest exact score (answers,); nan if a score is nan.
 
-    Compares both the scores and the ranking. Answers with equal scores up to rounding may be
-    in any order.
+    The error compares both the scores and the ranking. Answers whose scores differ only by rounding may be in any
+    order.
     """
     scores = torch.tensor(answer["scores"], dtype=torch.float64)
     chosen, best = exact[torch.tensor(answer["best"])], exact.topk(min(BEST, len(exact))).values
@@ -103,10 +104,10 @@ def answer_error(answer: Answer, exact: Tensor) -> float:
 
 
 class Network(Service):
-    """A catalogue network as a classifier, with the same sessions as in the experiment `inference`.
+    """A catalogue network as a classifier, in the same runtimes as in the experiment `inference`.
 
-    Each caller has its own session, so that computations do not share session threads. In PyTorch, threads belong to
-    the caller, and all callers share the weights.
+    In ONNX Runtime and OpenVINO, each caller has its own session with its own threads, so that concurrent computations
+    do not share threads. In PyTorch, threads belong to the caller, and all callers share the weights.
     """
 
     MODEL: ClassVar[str]
@@ -148,7 +149,10 @@ class Network(Service):
 
     @classmethod
     def memory_bytes(cls, dtype: Dtype, backend: str) -> float:
-        """Sum bytes: weights in server and checking process, float64 copies for the check, runtime's copy and file."""
+        """Estimate the bytes for the weights: in the server, in the checking process, and in float64 for the check.
+
+        ONNX Runtime and OpenVINO add their own copy and a file.
+        """
         runtime = 0 if backend == "torch" else 8
         return ZOO[cls.MODEL].parameters() * float(dtype.itemsize + 4 + 12 + runtime)
 
@@ -204,7 +208,7 @@ class TextClassifier(Network):
 class ImageClassifier(Network):
     """Image classifier with 1000 classes (ResNet-50); a request is pixels, 3 x 224 x 224 bytes.
 
-    Has no tolerance for int8, and so does not support it.
+    The service has no tolerance for int8, and so does not support int8.
     """
 
     MODEL, SHAPE = "resnet-50", (3, 224, 224)

@@ -24,7 +24,9 @@ from experiments.children import read_order
 from experiments.serving import connection_limits
 from experiments.workload import HarnessError
 
-# Forced letter, its logit bias, and a blank, which some vocabularies add to the letter.
+# LETTER: the letter that the model is forced to write.
+# BIAS: logit bias that forces this letter.
+# BLANK: a blank, which some vocabularies add to the letter.
 LETTER, BIAS, BLANK = "a", 1e3, " "
 PATH = "/v1/completions"
 END = b"data: [DONE]"
@@ -167,9 +169,10 @@ def require_right_answer(answer: Answer, prompt: int) -> None:
 class Crowd:
     """Concurrent users, one thread each.
 
-    Each user's first answer has a different length, so that users do not stay in step, and does not count. Later
-    answers count if requested within `seconds` from the start; at least one answer per user counts. Users who are done
-    continue until all users are done, to keep the load constant. Unfinished answers are discarded.
+    The first answers have a different length for each user, so that users do not stay in step; they do not count in the
+    results. A later answer counts if the user requests it within `seconds` from the start; at least one answer per user
+    counts. Users who are done continue until all users are done, to keep the load constant. Unfinished answers are
+    discarded.
 
     order: port, letter (token id), users, prompt_tokens, new_tokens, seconds, timeout_s, seed.
     """
@@ -223,7 +226,7 @@ class Crowd:
                 time.sleep(PAUSE_S)
 
     def _finish_user(self) -> None:
-        """Note that a user is done, and stop the load after the last user."""
+        """Record that a user is done; stop the load when all users are done."""
         with self._lock:
             self._left -= 1
             if not self._left:
@@ -231,7 +234,7 @@ class Crowd:
 
 
 def summarise_answers(answers: Sequence[Answer], prompt: int, over: float) -> LoadResult:
-    """Collect times and faults until the load's end at `over`; prompt: tokens per prompt."""
+    """Collect times and faults until `over`, the time at which the load ended. prompt: number of tokens per prompt."""
     begun = max(answer.ended for answer in answers if answer.first)
     result = LoadResult(span_s=over - begun)
     for answer in answers:

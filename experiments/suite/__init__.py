@@ -1,1 +1,1 @@
-"""One module per experiment: what the work is. No clock, loop, file name or verdict in here."""
+"""Experiments, one module each. A module only defines the work; other packages repeat, time, record and judge the work."""

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 Op = Literal["copy", "scale", "add", "triad"]
 
-# PART: number of elements to draw or check at a time. COPIES: number of float64 arrays with PART elements that the
-# check holds.
+# PART: number of elements to draw or check at a time.
+# COPIES: number of float64 arrays with PART elements that a check holds at the same time.
 PART, COPIES = 1 << 22, 6
 # Minimum bytes to move per call on a GPU. They take 0.1 ms even from its caches, so the launch cost is negligible.
 CALL_BYTES = 600e6
 
 
 def memory(footprint: int, backend: str, **_: Any) -> float:
-    """Return the bytes of all arrays; for tensors, add the check's float64 copies."""
+    """Return the bytes of all arrays. For PyTorch and CuPy, add the float64 copies that the check makes."""
     return float(footprint) + (0.0 if backend.startswith("llvm") else COPIES * PART * 8.0)
 
 
@@ -88,7 +88,7 @@ def _llvm_workload(
     passes = max(1, int((1e9 * threads if threads > 1 else 64e6) / moved)) if moved < 64e6 * threads else 1
 
     def check() -> float:
-        """Compare the result with one in float64, part by part; each part is small enough to stay in a cache."""
+        """Compare the kernel's result with a float64 computation, in slices that are small enough for a cache."""
         kernel(1)
         difference = size = 0.0
         for start in range(0, touched, 1 << 18):
@@ -108,7 +108,7 @@ def _llvm_workload(
 
 
 def _fill(arrays: list[Any]) -> None:
-    """Fill each array with a repeated block of a million normal numbers; caches do not notice equal contents."""
+    """Fill each array by repeating a block of a million normal numbers; repeated contents do not make caches faster."""
     import numpy as np
 
     random = np.random.default_rng()
@@ -178,7 +178,7 @@ def _make_arrays(
 
 
 def _error(device: Device, op: str, c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> float:
-    """Return the relative error over all elements in c, computed part by part in float64."""
+    """Return the relative error over all elements of c, computed in float64 for PART elements at a time."""
     difference: Any = 0.0
     size: Any = 0.0
     for result, left, right in zip(c.split(PART), a.split(PART), b.split(PART), strict=True):

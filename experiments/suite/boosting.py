@@ -23,16 +23,18 @@ COLUMNS = 28
 # are the libraries' defaults.
 LEARNING_RATE, DEPTH, LEAVES = 0.1, 6, 31
 FEWEST_ROWS, FEW_ROWS, FEW_TREES = 1_000, 100_000, 10
-# LEARNT_ROWS: number of rows to train a model before its predictions are timed. HELD_ROWS: number of fresh rows to
-# check a model; the check also predicts the first SINGLE_ROWS of them one by one.
+# LEARNT_ROWS: number of rows to train a model before its predictions are timed.
+# HELD_ROWS: number of fresh rows to check a model.
+# SINGLE_ROWS: number of these fresh rows that the check also predicts one by one.
 LEARNT_ROWS, HELD_ROWS, SINGLE_ROWS = 20_000, 20_000, 20
 # Tolerated difference between the probability predicted for a row alone and for the same row in a batch.
 SAME = 1e-6
-# Tolerated relative error after learning from n rows: ERROR / cbrt(n) + UNLEARNT. From 1,000 to 100,000 rows, every
-# library's error was 5.1 to 5.4 / cbrt(n); ERROR is half as much again. UNLEARNT allows for the limits of few trees:
-# with 100 small trees an error of 0.07 remained after a million rows.
+# ERROR, UNLEARNT: after learning from n rows, the tolerated relative error is ERROR / cbrt(n) + UNLEARNT, plus a term
+# for few trees (see `tolerance`). From 1,000 to 100,000 rows, every library's error was 5.1 / cbrt(n) to 5.4 / cbrt(n);
+# ERROR is about 1.5 times as large. UNLEARNT allows for the error that remains however many rows there are: with 100
+# small trees, an error of 0.07 remained after a million rows.
 ERROR, UNLEARNT = 8.0, 0.05
-# Predictions rotate through up to MOST_TABLES tables with MOST_ROWS rows together, because a branch predictor would
+# Predictions use up to MOST_TABLES tables in turn, with about MOST_ROWS rows together, because a branch predictor would
 # memorise a few rows.
 MOST_TABLES, MOST_ROWS = 64, 100_000
 SEED = 28
@@ -43,7 +45,10 @@ SPINS = "10000"
 
 
 class Table(NamedTuple):
-    """inputs: float32, (rows, COLUMNS). labels: 0 or 1, (rows,). chances: probability for label 1, float64, (rows,)."""
+    """Table with true probabilities.
+
+    inputs: float32, (rows, COLUMNS). labels: 0 or 1, (rows,). chances: true probability for label 1, float64, (rows,).
+    """
 
     inputs: np.ndarray
     labels: np.ndarray
@@ -51,7 +56,10 @@ class Table(NamedTuple):
 
 
 def random_table(rows: int, random: np.random.Generator) -> Table:
-    """Draw normal columns; the first three, through a line, a sine wave and a fold, set the probability for label 1."""
+    """Draw normal columns. A sum of three functions (linear, sine, absolute value) sets the probability for label 1.
+
+    Each function takes one of the first three columns; the other columns have no influence.
+    """
     import numpy as np
 
     inputs = random.standard_normal((rows, COLUMNS), dtype=np.float32)
@@ -66,23 +74,23 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(rows: int, **_: Any) -> float:
-    """Estimate the bytes for the inputs (float32, scikit-learn's float64 copy, bins) and the library's data per row."""
+    """Estimate the bytes for float32 inputs, their float64 copy in scikit-learn, their bins, and the library's row data."""
     return 600.0 * max(rows, LEARNT_ROWS)
 
 
 def environment(params: dict[str, Any]) -> dict[str, str]:
     """Set the number of OpenMP threads at process start, because scikit-learn has no other setting for it.
 
-    A limit set later in the process would also bind the other libraries. GOMP_SPINCOUNT makes waiting threads sleep
-    soon: if another process takes a core and all other threads spin for the delayed thread, a fit takes 7 to 50 s
-    instead of 1 s.
+    A limit that is set later, in the running process, would also limit the other libraries. GOMP_SPINCOUNT makes
+    waiting threads sleep soon. Without it, if another process takes a core, all other threads spin until the delayed
+    thread arrives, and a fit takes 7 to 50 s instead of 1 s.
     """
     threads = params.get("threads")
     return {"OMP_NUM_THREADS": str(threads), "GOMP_SPINCOUNT": SPINS} if threads else {}
 
 
 def call_s(phase: Phase, rows: int, trees: int, backend: Backend, threads: int = 0, **_: Any) -> float:
-    """Estimate the seconds for a fit (which sorts the columns first) or a prediction; 0 threads means a GPU."""
+    """Estimate the seconds for a fit, which sorts the columns first, or for a prediction; `threads` is 0 on a GPU."""
     if phase == "fit":
         one_thread_s = 0.25 + 3.5e-6 * rows + trees * (2e-3 + 1.1e-7 * rows)
         return one_thread_s * (0.1 + 0.9 / threads if threads else 0.1)
@@ -104,9 +112,10 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
     All libraries get the same synthetic data from `random_table`; inputs and results lie in host memory. fit: the whole
     `fit` call, which first sorts each column into 255 or 256 bins. predict: `predict_proba` with a model trained on
     LEARNT_ROWS rows. XGBoost grows trees to depth 6 by histograms, LightGBM and scikit-learn to 31 leaves.
-    Error: distance between predicted and true probabilities on fresh rows, relative to the true ones' distance from
-        1/2; 1 if nothing was learnt, infinite if a row predicted alone differs from the same row in a batch.
-    Unsupported: on a GPU, builds that cannot use it.
+    Error: norm of the differences between predicted and true probabilities on fresh rows, divided by the norm of the
+        differences between true probabilities and 1/2. The error is 1 if nothing was learnt, and infinite if a row gets
+        another prediction alone than in a batch.
+    Unsupported: a GPU that the installed build of the library cannot use.
     """
     import numpy as np
 
@@ -133,9 +142,9 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
 
 
 def tolerance(rows: int, trees: int) -> float:
-    """Return the tolerated error (see `ERROR`) plus the part that too few trees leave unlearnt.
+    """Return the tolerated error after learning from `rows` rows (see `ERROR`), plus the error that few trees leave.
 
-    Each tree leaves a share of 1 - LEARNING_RATE for the next trees to learn.
+    Each tree leaves the fraction 1 - LEARNING_RATE of the error for the next trees.
     """
     return float(ERROR / rows ** (1 / 3) + UNLEARNT + (1 - LEARNING_RATE) ** trees)
 
@@ -153,7 +162,7 @@ def _error(model: Any) -> float:
 
 
 def _xgboost_factory(device: Device, trees: int, threads: int) -> Callable[[], Any]:
-    """Return a factory for untrained models. Raises Unsupported."""
+    """Return a factory for untrained models. Raises Unsupported for a GPU that the installed build cannot use."""
     import xgboost
 
     if device.kind == "gpu":
@@ -171,7 +180,7 @@ def _xgboost_factory(device: Device, trees: int, threads: int) -> Callable[[], A
 
 
 def _lightgbm_factory(device: Device, trees: int, threads: int) -> Callable[[], Any]:
-    """Return a factory for untrained models. Raises Unsupported."""
+    """Return a factory for untrained models. Raises Unsupported if LightGBM does not load or cannot use the GPU."""
     try:
         import lightgbm
     except OSError as broken:
@@ -214,7 +223,7 @@ def _gpu_options(lightgbm: Any, device: Device) -> dict[str, Any]:
 
 
 class _Log:
-    """Collector for LightGBM's log lines, and in `lacks` for the reasons why device types failed."""
+    """Logger that collects LightGBM's log lines in `lines`. `lacks` holds the reason for each device type that failed."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -227,7 +236,7 @@ class _Log:
 
 
 def _sklearn_factory(device: Device, trees: int, threads: int) -> Callable[[], Any]:
-    """Return a factory for untrained models. Raises Unsupported."""
+    """Return a factory for untrained models. Raises Unsupported on a GPU, or if OMP_NUM_THREADS is not `threads`."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     if device.kind != "cpu":

@@ -15,7 +15,7 @@ from experiments.workload import Threads, Workload
 
 @experiment("clock", fits=("cpu",))
 def clock(device: Device, backend: Literal["llvm"], threads: Threads, chain: int) -> Workload:
-    """Run `chain` dependent operations, rounded up to whole kernel loops."""
+    """Run `chain` dependent operations, rounded up to a multiple of the operations in the kernel's loop."""
     from experiments.kernels import dependent_chain as chains
 
     kernel, per_loop = chains.chain()

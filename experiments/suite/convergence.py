@@ -10,7 +10,7 @@ from experiments.models.gradient_tolerance import largest_gradient_error
 from experiments.registry import experiment
 from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
-# Number of images in a check; so few images exercise the same code as a larger batch.
+# Maximum number of images in a check. So few images exercise the same code as a larger batch.
 CHECKED = 64
 
 
@@ -35,12 +35,13 @@ def convergence(
     """Train once for each seed from 1 to `seeds`; the seed alone determines every random draw.
 
     batch: images per update, at most as many as there are training images.
-    rate: learning rate as a multiple of the base rate. 1 for every batch keeps the rate fixed, batch / 32 scales it
-        with the batch, and the best among several values is a tuned rate.
-    epochs: passes over the training images, equal for all batches; a larger batch means fewer updates.
+    rate: factor on the base learning rate. To compare batch sizes, take 1 for a fixed learning rate, batch / 32 for a
+        learning rate that grows with the batch, or the best among several values for a tuned learning rate.
+    epochs: passes over the training images. Batch sizes are compared at equal epochs, so a larger batch means fewer
+        updates.
 
     Observed: test_accuracy and validation_accuracy for every seed, in order; reached_share, the share of runs that
-        reach the target, and their time_to_target.
+        reach the target accuracy; time_to_target for each of these runs.
     """
     from experiments.models import training_runs as runs
     from experiments.models.trainer import least_error

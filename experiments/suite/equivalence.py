@@ -21,27 +21,32 @@ if TYPE_CHECKING:
 RATE = 3e-4
 # Tolerated relative error (norm) for the per-sample losses before the first step, against float64.
 TOLERANCE = {Dtype.FLOAT32: 1e-5, Dtype.TF32: 2e-3, Dtype.BFLOAT16: 2e-2}
-# Deviation that is always accepted, relative to the first loss. Rounding alone usually causes a hundredth of it. But if
-# rounding moves a value across a ReLU's kink or decides a tie in max-pooling, a batch's gradients jump by a thousandth.
+# Deviation that is always accepted, relative to the first loss. Rounding alone usually causes a hundredth of this
+# deviation. But if rounding moves a value across a ReLU's kink or decides a tie in max-pooling, a batch's gradients
+# jump by a thousandth.
 LEAST = {Dtype.FLOAT32: 1e-3, Dtype.TF32: 5e-3, Dtype.BFLOAT16: 2e-2}
-# DISTURBED: number of perturbed reference runs. FACTOR: a device may deviate by this multiple of their deviation. It
-# may deviate more because it rounds every result differently, while the perturbation rounds only the weights: on the
-# CPU, bfloat16 runs deviated up to 2.5 times as much as the perturbed runs. FACTOR matters to models that double
-# differences at every step, as the ResNet does behind its batch norms.
+# DISTURBED: number of reference runs with perturbed weights.
+# FACTOR: multiple of the perturbed runs' deviation by which a device may deviate from the reference. A device may
+# deviate more than the perturbed runs because it rounds every result differently, while the perturbation rounds only
+# the weights: on the CPU, bfloat16 runs deviated up to 2.5 times as much as the perturbed runs. FACTOR matters for
+# models in which a difference between two runs doubles at every step, such as the ResNet with its batch norms.
 DISTURBED, FACTOR = 2, 4.0
 
 Curve = tuple[float, ...]
 
 
 class Run(NamedTuple):
-    """losses: the mean loss per step. first: the loss per sample before the first step, in host memory."""
+    """Losses of one training run.
+
+    losses: the mean loss per step. first: the loss per sample before the first step, in host memory.
+    """
 
     losses: Curve
     first: torch.Tensor
 
 
 def memory(model: str, **_: Any) -> float:
-    """Estimate the bytes for the device's and the reference's training, plus the check's float64 weights.
+    """Estimate the bytes for training on the device, for training the reference, and for the check's float64 weights.
 
     Training holds weights, gradients and Adam's moments in float32.
     """
@@ -66,10 +71,11 @@ def equivalence(
 ) -> Workload:
     """Take `steps` steps with Adam from the same weights on the same batches, here and on the CPU.
 
-    The reference is PyTorch with default settings on the CPU, in float32. It is repeated with every weight perturbed at
-    each step, at random, by up to one rounding of `dtype`: no arithmetic in that format can agree more closely than
-    these runs do. The device's losses agree if they deviate at most FACTOR times as much as these runs, or at most by
-    LEAST. Weights and batches are drawn afresh in every round, from a seed that all points in the round share.
+    The reference is PyTorch with default settings on the CPU, in float32. Further reference runs perturb every weight at
+    each step at random, by up to one rounding of `dtype`: no arithmetic in that format can agree with the reference
+    more closely than the perturbed runs do. The device's losses agree with the reference if they deviate at most FACTOR
+    times as much as the perturbed runs, or at most by LEAST. Weights and batches are drawn afresh in every round, from
+    a seed that all sweep points in the round share.
 
     Observed: loss and reference_loss, one value per step; loss_deviation, the largest difference between them, and
         loss_tolerance, both relative to the reference's first loss; agrees_share, 1 or 0.
@@ -98,7 +104,7 @@ def equivalence(
 
 
 def curve_metrics(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Observed]:
-    """Return the metrics that compare a curve with the expected one; they leave out losses that are nan or infinite."""
+    """Return the metrics that compare a loss curve with the expected curve. A nan or infinite loss means disagreement."""
     metrics: dict[str, Observed] = {
         "loss": ([loss for loss in losses if math.isfinite(loss)], "1"),
         "reference_loss": (expected, "1"),

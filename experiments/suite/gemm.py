@@ -10,18 +10,20 @@ from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.workload import Dtype, Threads, Workload, largest_error, relative_error
 
-# Operand copies to rotate through, to keep small products from running in caches alone.
+# Maximum number of operand copies on a CPU. Calls use the copies in turn, so that small products do not run in the
+# caches alone.
 MOST_COPIES = 64
-# GPUs need more copies, because their caches are larger: it takes 130 float32 products of 256 x 256 to exceed twice a
-# cache with 50 MB. Making this many copies takes less than 0.05 s, and so does capturing them in a graph.
+# Maximum number of operand copies on a GPU, whose caches are larger: the operands and results of 130 float32 products
+# of 256 x 256 exceed twice the size of a 50 MB cache. Making this many copies takes less than 0.05 s, and so does
+# capturing a graph with them.
 MOST_COPIES_GPU = 512
-# Number of rows to check entry by entry. Only products with more rows get Freivalds' check too, because with so few
-# rows cancellation could dominate C x.
+# Number of rows to check entry by entry. Only products with more rows also get Freivalds' check (C x against A (B x)),
+# because the entries of C x for so few rows could all cancel almost completely.
 CHECKED_ROWS = 16
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Halve every dimension, down to 64, in steps that 8-bit formats accept."""
+    """Halve every dimension, down to 64, for a cheaper sweep point; 8-bit formats need multiples of 16."""
     step = 16 if params["dtype"] in (Dtype.FLOAT8, Dtype.INT8) else 1
     halved = {key: max(64, params[key] // 2 // step * step) for key in ("m", "n", "k")}
     reduced = {key: min(halved[key], params[key]) for key in halved}
@@ -29,7 +31,7 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
-    """Return the size of operands and result, plus the check's float64 copies."""
+    """Return the bytes for operands and result, plus the bytes for the check's float64 copies."""
     return least_traffic(m, n, k, Dtype(dtype)) + (m * k + k * n + m * n) * 8.0
 
 
@@ -67,13 +69,13 @@ def gemm(
 
 
 def copy_count(device: Device, set_bytes: float) -> int:
-    """Return the number of operand sets, each with `set_bytes`, that exceed twice the last cache, up to a limit."""
+    """Return the number of operand sets of `set_bytes` that together exceed twice the last cache's size, up to a maximum."""
     most = MOST_COPIES if device.kind == "cpu" else MOST_COPIES_GPU
     return min(most, 1 + int(2 * device.last_level_cache_bytes // set_bytes))
 
 
 def fresh_error(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: str) -> float:
-    """Return the relative error for a product with fresh operands.
+    """Return the relative error of a product with fresh operands.
 
     Compare some rows entry by entry. If there are more rows, apply Freivalds' check, C x against A (B x) in float64,
     to detect a wrong entry anywhere at the cost of three vectors. The check vector holds whole numbers, so nothing is

@@ -21,14 +21,16 @@ Backend = Literal["torch", "channels_last", "inductor", "graph", "onnx", "openvi
 # These runtimes read the network from a float32 file, whatever format they compute in.
 RUNTIMES = ("onnx", "openvino")
 
-# Requests to rotate through, each with its own inputs.
+# Number of requests to rotate through, each with its own inputs.
 SLOTS = 8
-# FLOP budget for the float64 reference. It limits the number of samples that are checked in a batch, at least one.
+# FLOP budget for the float64 reference. It limits the number of samples to check from a batch; at least one sample is
+# checked.
 CHECKED_FLOP = 1e10
-# Tolerated relative error. In half precision, some dozens of layers round their results; the errors add up like
-# independent errors, to at most four roundings for these models. In float32, sums over up to thousands of terms add
-# their own rounding. In int8, inputs and weights are rounded to 256 steps across their range, which costs about 1% each
-# for random normal data; residual connections dilute this error (1 to 2% measured on these models).
+# Tolerated relative error. In half precision, some dozens of layers round their results. Their rounding errors add up
+# like independent errors: in these models, the total is at most four times the error of one rounding. In float32, sums
+# over up to thousands of terms add their own rounding. In int8, inputs and weights are rounded to 256 steps across
+# their range, which causes an error of about 1% each for random normal data; residual connections dilute this error (1
+# to 2% measured on these models).
 TOLERANCE = {
     Dtype.FLOAT64: 1e-12,
     Dtype.FLOAT32: 1e-5,
@@ -38,7 +40,10 @@ TOLERANCE = {
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Take an eighth of the batch, down to one sample; use PyTorch where possible, to skip compiling and exporting."""
+    """Take an eighth of the batch, down to one sample, for a cheaper sweep point.
+
+    Replace every backend except onnx and graph by torch, which needs no compiling or exporting.
+    """
     if params["batch"] == 1:
         return None
     reduced = {**params, "batch": max(1, params["batch"] // 8)}
@@ -61,10 +66,10 @@ def flop(model: str, batch: int, **_: Any) -> float:
 
 
 def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, **_: Any) -> float:
-    """Estimate the seconds to check, to make the model again for another library, and to compile.
+    """Estimate the seconds to check answers, to make the model again for another runtime, and to compile.
 
-    Catalogue networks take their weights from a pool. Their check takes as long as some float32 calls, and about one
-    point in four has to write the file that the runtimes share.
+    Catalogue networks take their weights from a pool of random values. Checking a catalogue network takes as long as
+    some float32 calls. About one sweep point in four has to write the file that ONNX Runtime and OpenVINO share.
     """
     if not threads:
         return 0.5
@@ -81,7 +86,7 @@ def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, *
         seconds += 0.2 + (1.8e-8 + 4e-8 * (dtype == Dtype.INT8)) * weights
         # Activation ranges for convolutions are calibrated once for both runtimes.
         seconds += 2.0 if dtype == Dtype.INT8 and entry.family == "convolutional" else 0.0
-    # ONNX Runtime reads the weights from the file, so only the check copies them.
+    # Deduct the time to copy the weights: ONNX Runtime reads the weights from the file, so only the check copies them.
     return seconds - (1.5e-8 * weights if backend == "onnx" else 0.0)
 
 
@@ -96,8 +101,8 @@ def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: B
         networks, both runtimes calibrate it beforehand.
 
     A `time` sample is one request by the host's clock. For a GPU the inputs lie in pinned memory (for Apple's GPUs,
-    which have none, in plain memory). `device_time` is the device's own time for each part of a request (copy in,
-    compute, copy out); it launches the parts separately.
+    which have none, in plain memory). `device_time` is the device's own time for each phase of a request (copy in,
+    compute, copy out); for this metric, the host launches the phases separately.
     bytes: weights, inputs and answer, each counted once.
     """
     from experiments.models.text_generation import seeded_weights, set_tf32
@@ -190,7 +195,7 @@ class Service:
         return inputs.to(self.torch_dtype) if inputs.is_floating_point() else inputs
 
     def wrap_inference_mode(self, call: Callable[[torch.Tensor], Any]) -> Callable[[torch.Tensor], torch.Tensor]:
-        """Wrap `call` in inference mode, to keep nothing for gradients."""
+        """Wrap `call` in PyTorch's inference mode, so that it keeps no data for gradients."""
         import torch
 
         def answer(inputs: torch.Tensor) -> torch.Tensor:
@@ -234,7 +239,7 @@ class Service:
         self.results[slot].copy_(self.out, non_blocking=True)
 
     def device_workloads(self) -> list[Workload]:
-        """Return the workload to time each part by the GPU's clock; none on a CPU."""
+        """Return the workload that times each phase of a request by the GPU's clock; an empty list on a CPU."""
         if self.device.kind == "cpu":
             return []
         phases: list[Phase] = [
@@ -254,7 +259,7 @@ class Service:
         return float(weights + rows + self.device_inputs.nbytes + self.out.nbytes)
 
     def error(self) -> float:
-        """Return the relative error against float64 for answers to fresh inputs, as read from host memory."""
+        """Answer fresh inputs; return the error of the answers in host memory relative to answers in float64."""
         import torch
 
         from experiments.models.text_generation import exact_logits

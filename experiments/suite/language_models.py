@@ -15,11 +15,11 @@ from experiments.workload import Threads, Unsupported, Workload, missing_library
 if TYPE_CHECKING:
     from experiments.language.runtimes import Runtime
 
-# Keys in RUNTIMES, and the program llama-bench.
+# Keys in `experiments.language.runtimes.RUNTIMES`, and the separate program llama-bench.
 Backend = Literal[
     "llama-cpp-python", "xllamacpp", "openvino-genai", "llama-bench", "transformers", "transformers-graph"
 ]
-# Tokens to generate per call.
+# Number of tokens to generate per call.
 RUN = 8
 # Number of operations that a core can do while it reads a byte of weights, at the plan's CORE_FLOPS and 15 GB/s.
 FLOP_PER_BYTE = 6.0
@@ -51,12 +51,12 @@ def flop(model: str, format: Format, phase: str, tokens: int, **_: Any) -> float
 
 
 def extra_s(threads: int, **_: Any) -> float:
-    """Estimate the seconds to write files and load the models: measured on CPUs, a guess for GPUs."""
+    """Estimate the seconds to write files and load the models. The CPU value is measured, the GPU value is a guess."""
     return 2.0 if threads else 4.0
 
 
 def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
-    """Return the reason if an optional runtime is missing; '' otherwise."""
+    """Return an error message if the backend is optional and missing; '' otherwise."""
     from experiments.language import llama_bench
 
     if params["backend"] == "llama-bench" and llama_bench.program_path() is None:
@@ -115,7 +115,7 @@ def language_models(
 
 
 def open_runtime(model: str, format: Format, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
-    """Return a runtime for this model: keep the last point's runtime if it matches, or else replace it."""
+    """Return a runtime with these settings: reuse the last point's runtime if its settings are equal, else replace it."""
     from experiments.language import gguf_files
     from experiments.language.runtimes import RUNTIMES
 

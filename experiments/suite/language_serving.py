@@ -29,12 +29,12 @@ ENDS_S = 600.0
 BLOCK = 256
 # Maximum slots per server: LLAMA_MAX_SEQ in llama.cpp.
 SLOTS = 256
-# Percentiles of latencies, each with the smallest number of latencies to compute it from.
+# Percentiles of latencies, each with the smallest number of latencies from which to compute the percentile.
 PERCENTILES = (("p50", 50.0, 1), ("p99", 99.0, 100))
 
 
 def context_tokens(prompt_tokens: int, new_tokens: int) -> int:
-    """Return the tokens to reserve per slot."""
+    """Return the number of tokens to reserve per slot."""
     return -(-(prompt_tokens + new_tokens) // BLOCK) * BLOCK
 
 
@@ -53,7 +53,7 @@ EXTRA_S = 3.0
 
 
 def lacks(_: Sequence[Mapping[str, Any]], params: Params) -> str:
-    """Return the reason if the optional server is missing; '' otherwise."""
+    """Return an error message if the backend is llama-server and the program is missing; '' otherwise."""
     absent = params["backend"] == language_server.PROGRAM and language_server.program_path() is None
     return language_server.ABSENT if absent else ""
 
@@ -70,10 +70,10 @@ def language_serving(
     seconds: time in which users send new requests; the load ends later, when every user has the last answer.
     cores: number of cores for the server, 0 for all. The users get the other cores; if none are left, they share the
         server's cores.
-    threads: for the server's computation, which batches all users' tokens.
+    threads: number of threads for the server's computation, which batches the tokens of all users.
     Error: error in the probabilities that the server returns, see `experiments.language.token_check`.
-    Observed: latencies for the first token (from the request), for each later one (from the one before) and for whole
-        answers. user_tokens_per_s: median rate after the first token in an answer. tokens_per_s: rate for all users
+    Observed: latencies for the first token (from the request), for each later token (from the token before) and for
+        whole answers. user_tokens_per_s: median rate after the first token in an answer. tokens_per_s: rate for all users
         together. failed_share: share of answers that broke off, had another token count, or were refused.
         client_share: the users' share of CPU time on the server's cores. client_delay: 99th percentile of the time from
         an answer to the same user's next request.

@@ -33,10 +33,11 @@ Shape = Literal[
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
 # Pattern for PyTorch operators that leave a convolution or an LSTM to a library.
 LIBRARY_OPERATOR = re.compile(r"aten::_?(cudnn|miopen|mkldnn|nnpack)_\w*(convolution|rnn)")
-# Tolerate as much rounding as in plain sums over this many times as many terms: convolutions by Winograd's algorithm
-# (Lavin & Gray 2016, "Fast algorithms for convolutional neural networks") can err ten times as much as plain sums.
+# Factor on the number of terms that sets a layer's tolerance, which grows with the square root of this number.
+# Convolutions by Winograd's algorithm (Lavin & Gray 2016, "Fast algorithms for convolutional neural networks") can err
+# ten times as much as plain sums.
 FAST_TERMS = 100
-# Columns in the matrix for Freivalds' check.
+# Number of columns in the matrix for Freivalds' check.
 CHECKED_COLUMNS = 4
 
 
@@ -45,7 +46,10 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(layer: str, shape: str, batch: int, passes: str, dtype: str, **_: Any) -> float:
-    """Estimate the bytes for operands and results, twice in their format and twice in float64; gradients double all."""
+    """Estimate the bytes for two copies of operands and results in their format, and two copies in float64.
+
+    With gradients, all of these need twice as many bytes.
+    """
     from experiments.models.layers import find_layer
 
     layer_spec = find_layer(layer, shape)
@@ -77,7 +81,7 @@ def libraries(
     dtype: Dtype,
     threads: Threads,
 ) -> Workload:
-    """Call a layer on a batch; points that differ in one parameter only can be compared.
+    """Call a layer on a batch. Two sweep points that differ in a single parameter show the effect of this parameter.
 
     passes: forward, without gradients; both, with gradients for the input and the weights.
     variant: library (PyTorch with default settings), native (PyTorch's own kernels). Products: library means cuBLAS;
@@ -115,7 +119,7 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
     within = switches(device.name, dtype, library=variant != "native")
     copies = _copy_count(device, layer.elements(batch), dtype)
     with within:
-        # Raises Unsupported if the device has no product in this format, because every layer needs it.
+        # This call raises Unsupported if the device has no product in this format, because every layer needs products.
         device.matmul("torch", device.random_normal((16, 16), dtype), device.random_normal((16, 16), dtype), dtype)
         # Without gradients, put the layers in evaluation mode, in which libraries keep less data.
         where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
@@ -210,7 +214,10 @@ Multiply = Callable[["torch.Tensor", "torch.Tensor"], Callable[[], "torch.Tensor
 
 
 def _make_multiply(device: Device, variant: str, dtype: Dtype) -> Multiply:
-    """Return a function from operands to a callable that multiplies them into its own memory. Raises Unsupported."""
+    """Return a function that takes two operands and returns a callable, which writes their product to its own output.
+
+    Raises Unsupported if the device, the format or products lack the variant.
+    """
     if variant in ("naive", "tiled"):
         return _own_kernel(device, "naive" if variant == "naive" else "tiled", dtype)
     if variant == "library":

@@ -1,7 +1,7 @@
 """Order and rounding: spread among the results of one matrix product when only the order of the work changes.
 
 The methods change the cell order (`cell_order`, `permuted`), the order of additions inside a cell (`summation`,
-`split_k`), the thread count (`threads`), the library (`libraries`), or only the call (`repeat`).
+`split_k`), the thread count (`threads`), the library (`libraries`), or nothing (`repeat` makes the same call again).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Case:
 
 
 def memory(m: int, n: int, k: int, dtype: str, **_: Any) -> float:
-    """Estimate the operands twice, every stored result, and the float64 copies to compare them."""
+    """Estimate the bytes for the operands (twice), for every stored result, and for the float64 copies to compare."""
     operands, results = m * k + k * n, max(REPEATS, RANDOM_ORDERS + len(PARTS))
     return operands * (2 * Dtype(dtype).itemsize + 8.0) + m * n * (results * Dtype(dtype).itemsize + 5 * 8.0)
 
@@ -89,8 +89,8 @@ def numerics(
     the root mean square passes a power of 2, for random normal data at k = 4^i: choose shapes well away from these to
     keep rounds comparable.
 
-    backend: the library; `scalar` for the plain loop in `cell_order`; `torch` for the single operations in `summation`;
-        for `libraries` the one to compare with PyTorch's product.
+    backend: the library that multiplies; `scalar` for the plain loop in `cell_order`; `torch` for the single operations
+        in `summation`; for `libraries`, the library to compare with PyTorch's product.
     Unsupported: formats that library or device lack, and methods without a second result to compare.
     """
     a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
@@ -147,7 +147,7 @@ def _permute(case: Case) -> list[torch.Tensor]:
 
 
 def _summation(case: Case) -> list[torch.Tensor]:
-    """Add up terms forwards, backwards, in random order, pairwise and in blocks."""
+    """Add up the terms of every cell forwards, backwards, in random orders, pairwise and in blocks."""
     import torch
 
     if case.backend != "torch":
@@ -165,7 +165,7 @@ def _summation(case: Case) -> list[torch.Tensor]:
 
 
 def _split_k(case: Case) -> list[torch.Tensor]:
-    """Compute the whole product, and sums over partial products, to imitate devices that share a sum."""
+    """Compute the product in one call, and as sums of 2 to 16 partial products, as if several devices shared the sums."""
     parts = [parts for parts in PARTS if parts <= case.a.shape[1]]
     whole = case.product(case.a, case.b)
     return [whole, *(summation_orders.split_product(case.product, case.a, case.b, count) for count in parts)]

@@ -17,16 +17,19 @@ if TYPE_CHECKING:
 
 Op = Literal["elementwise", "gemv", "gemm", "mlp"]
 
-# MOST_SLOTS: maximum number of host buffers; requests rotate through them, so that the data for each request have left
-# the caches if possible. MOST_BYTES: limit for all buffers together, unless a single buffer is larger.
+# MOST_SLOTS: maximum number of host buffers. Requests use the buffers in turn, so that the data for each request have
+# left the caches if possible.
+# MOST_BYTES: maximum number of bytes in all buffers together; a single buffer may be larger.
 MOST_SLOTS, MOST_BYTES = 8, 1 << 28
-# If a request moves less than SHORT_BYTES, launching a part takes longer than the device's work on it. To time the
-# device alone, put up to REPEATS copies of the part into one graph.
+# SHORT_BYTES: if a request moves fewer bytes, launching a phase of the request (copy in, compute, copy out) takes
+# longer than the device's work in this phase. To time the device alone, one graph then holds several copies of the
+# phase.
+# REPEATS: maximum number of these copies in the graph.
 SHORT_BYTES, REPEATS = 4 << 20, 20
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Take an eighth of the work on a CPU, down to 64 rows; accelerators never need a smaller point."""
+    """Take an eighth of the work, down to 64 rows, for a cheaper sweep point on a CPU; accelerators never need one."""
     if params["host_memory"] != "none":
         return None
     names = ("m", "n", "k") if params["op"] == "gemm" else ("m",)
@@ -36,7 +39,7 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(op: str, m: int, n: int, k: int, dtype: str, **_: Any) -> float:
-    """Estimate the data in all slots, resident weights, and float64 copies for the check."""
+    """Estimate the bytes for the data in all slots, for resident weights, and for the check's float64 copies."""
     travelling = {"elementwise": 2 * m, "gemv": k + m, "gemm": m * k + k * n + m * n, "mlp": 2 * m * k}[op]
     resident = {"gemv": m * k, "mlp": 2 * k * n}.get(op, 0)
     itemsize = Dtype(dtype).itemsize
@@ -45,7 +48,7 @@ def memory(op: str, m: int, n: int, k: int, dtype: str, **_: Any) -> float:
 
 
 def flop(op: str, m: int, n: int, k: int, uses: int, **_: Any) -> float:
-    """Return the FLOP over all uses of the data."""
+    """Return the FLOP of one request, which applies the operation `uses` times."""
     return uses * {"elementwise": 0.0, "gemv": 2.0 * m * k, "gemm": 2.0 * m * n * k, "mlp": 4.0 * m * n * k}[op]
 
 
@@ -80,12 +83,12 @@ def offload(
         with relu between.
     host_memory: pinned, with asynchronous copies (GPUs without pinned memory, such as Apple's, use plain memory);
         pageable, with synchronous copies; none on a CPU, without copies.
-    launch: eager launches each part separately, graph launches the request as one graph.
+    launch: eager launches each phase (copy in, compute, copy out) separately, graph launches the request as one graph.
 
-    The time is the host's, from the first launch to the result's arrival. Without a graph, the host also times the call
-    for each part until it returns, and then the wait. device_time is the device's own time for each part. It exists for
-    pinned memory only, because the host takes part in pageable copies.
-    bytes: all data to send and fetch, or their equivalent on a CPU.
+    The host measures the time from the first launch to the result's arrival. Without a graph, the host also times the
+    launch of each phase until the call returns, and then the wait for the result. device_time is the device's own time
+    for each phase. This metric exists for pinned memory only, because the host itself works on pageable copies.
+    bytes: all data to send and fetch; on a CPU, which copies nothing, the same data.
     """
     if uses < 1 or min(m, n, k) < 1:
         raise Unsupported("m, n, k and uses must be at least 1")
@@ -110,7 +113,7 @@ def offload(
 
 
 def _repeat_call(call: Callable[[], torch.Tensor], uses: int) -> Callable[[], torch.Tensor]:
-    """Return a call that makes `uses` calls in a row."""
+    """Return a callable that makes `uses` calls in a row and returns the last result."""
     if uses == 1:
         return call
 
@@ -128,7 +131,10 @@ def _host_error(request: Request) -> float:
 
 
 class Trip:
-    """Transfer to a device and back for one request, rotating through host buffers."""
+    """Request on a device: copy data from a host buffer, compute, and copy the result back.
+
+    Successive requests use the host buffers (`slots`) in turn.
+    """
 
     def __init__(self, request: Request, uses: int, slots: int, pinned: bool) -> None:
         self.request, self.device, self.uses, self.pinned = request, request.device, uses, pinned
@@ -164,7 +170,10 @@ class Trip:
         self.slots[slot][1].copy_(self.result, non_blocking=self.pinned)
 
     def capture_graphs(self) -> Sequence[Phase]:
-        """Capture the request as one graph per slot; return the phases, which `error` uses too. Raises Unsupported."""
+        """Capture the request as one graph per slot; return the new phases and store them, because `error` runs them too.
+
+        Raises Unsupported if the device cannot capture the request.
+        """
         graphs = [
             self.device.graph([partial(self.send, slot), self.compute, partial(self.fetch, slot)])
             for slot in range(len(self.slots))
@@ -173,9 +182,10 @@ class Trip:
         return self.phases
 
     def device_workloads(self) -> Sequence[Workload]:
-        """Return the workload to time each part by the device's clock, from graphs with pinned copies.
+        """Return the workload that times each phase by the device's clock, in graphs with pinned copies.
 
-        If the device refuses graphs, return a workload that raises the refusal, to record the metric with this reason.
+        Return no workload for pageable memory. If a graph cannot be captured, return a workload that raises the error,
+        so that the metric is recorded with this reason.
         """
         if not self.pinned:
             return ()
@@ -189,12 +199,12 @@ class Trip:
         }
         try:
             phases = [(name, self.device.graph(calls)) for name, calls in parts.items()]
-        except (Unsupported, RuntimeError) as refusal:  # running out of memory, for example, must cost only this metric
+        except (Unsupported, RuntimeError) as refusal:  # running out of memory, for example, must fail only this metric
             return [Workload(run=partial(_raise, refusal), metric="device_time")]
         return [Workload(phases=phases, metric="device_time", per=float(repeats))]
 
     def error(self) -> float:
-        """Return the relative error for a request with fresh data, from the result in host memory."""
+        """Return the relative error of the result that a request with fresh data leaves in host memory."""
         import torch
 
         inputs, result = self.slots[(self.turn + 1) % len(self.slots)]

@@ -11,12 +11,13 @@ from experiments.registry import experiment
 from experiments.suite import training
 from experiments.workload import Dtype, Observed, Threads, Workload, largest_error
 
-# Number of steps between synchronisations on a GPU, because a usual loop reads its loss only now and then.
+# Number of steps between synchronisations on a GPU. A usual training loop also waits for the GPU only now and then,
+# when it reads the loss.
 AHEAD = 16
 
 
 def extra_s(call_s: float, point_s: float, source: str, workers: int, threads: int, **_: Any) -> float:
-    """Estimate the seconds for the check, its samples, and the start of the worker processes."""
+    """Estimate the seconds for the check, for its samples, and to start the worker processes."""
     # On a GPU, workers come from a fork server, which has to load torch first.
     starting = 0.2 * workers if threads else 1.5 + (2.0 + 0.5 * workers if workers else 0.0)
     return 0.5 + min(call_s, 2 * point_s) + starting + (0.5 if source == "photographs" else 0.0)
@@ -39,8 +40,8 @@ def orchestration(
         photographs to crop and scale (photographs).
     workers: number of processes that prepare batches ahead; with 0, the loop prepares the batches itself.
 
-    Both phases wait for the device. On a GPU, `loop_time` times the loop as usually written: the host runs ahead and
-    waits only after AHEAD iterations.
+    Both phases, load and step, wait for the device. On a GPU, `loop_time` times the loop as usually written: the host
+    runs ahead of the GPU and waits only after AHEAD iterations.
     Observed: decode_time, seconds per sample in one process.
     Checked: loaded batches against their source, and a step's gradients.
     """

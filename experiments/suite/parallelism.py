@@ -20,7 +20,7 @@ Kernel = Literal["chains", "paths"]
 # CPUs run only `paths`: in vectors (llvm) or element by element (llvm-scalar).
 Backend = Literal["cupy", "llvm", "llvm-scalar"]
 
-# STEPS: number of steps per chain; they take half a millisecond for a single chain, and longer on a full GPU.
+# Number of steps per chain. They take half a millisecond for a single chain, and longer on a full GPU.
 STEPS = 1 << 18
 TURNS = 256
 # Tolerated share of wrong chains. The reference itself is wrong for up to a few chains in a million, because it
@@ -29,7 +29,7 @@ FEW = 1e-3
 
 
 def memory(in_flight: int, **_: Any) -> float:
-    """Estimate the chains' starts and ends, and the reference in float64."""
+    """Estimate the bytes for the chains' starts and ends, and for the float64 reference."""
     return 32.0 * in_flight
 
 
@@ -47,7 +47,7 @@ def parallelism(
         fill the device.
     paths: number of different branch arms that a group of 32 threads takes, a power of 2; 0 for chains.
     Work: a multiply-add in a chain counts as 2 FLOP; paths use integers.
-    Error: the share of chains or elements whose end differs from the reference.
+    Error: the share of chains, or of elements in `paths`, whose final value differs from the reference.
     Unsupported: chains on a CPU, and paths on more than one CPU core.
     """
     if kernel == "paths":

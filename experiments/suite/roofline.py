@@ -1,8 +1,9 @@
 """Steps of real models by operator: FLOP, bytes and time, to compare with the machine's balance.
 
 An operator's intensity is its FLOP over the bytes that it has to move. The machine's balance is peak arithmetic over
-bandwidth. Arithmetic limits operators with an intensity above the balance, bandwidth limits those below. Balances
-differ, so the data give the shares of operator time, bytes and FLOP up to an intensity of 1/4, 1/2, 1, 2, … FLOP/B.
+bandwidth. Arithmetic limits operators with an intensity above the balance, bandwidth limits operators below it.
+Machines differ in balance, so the metrics are cumulative: the shares of operator time, bytes and FLOP in operators with
+an intensity up to 1/4, 1/2, 1, 2, … FLOP/B.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
 Phase = Literal["training", "forward", "prefill", "decode"]
 
-# Upper limits for the cumulative distributions, in FLOP/B.
+# Intensities in FLOP/B. For each, a metric gives the share of time, bytes or FLOP in operators up to this intensity.
 BELOW = [2.0**power for power in range(-2, 13)]
-# CALLS: number of calls to count and to profile; there are fewer if a call takes SLOW_S seconds or more.
+# CALLS: number of calls to count, and to profile.
+# SLOW_S: if a call takes this many seconds or more, fewer calls are counted and profiled.
 CALLS, SLOW_S = 3, 0.25
 # Metrics from the profiler, with units; all others are counted without it.
 TIMED = {"matmul_time_share": "1", **{f"time_below.{limit:g}_share": "1" for limit in BELOW}}
@@ -37,9 +39,10 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(model: str, batch: int, phase: str, dtype: str, threads: int, **_: Any) -> float:
-    """Estimate the bytes as `training` does; for other phases, those of weights, check and half the activations.
+    """Estimate the bytes.
 
-    The check holds the weights in float64. Half the activations also cover the key-value cache.
+    A training step needs as many bytes as in `training`. The other phases need bytes for the weights, for the check's
+    float64 weights, and for half the activations, which also cover the key-value cache.
     """
     from experiments.models.zoo import ZOO
 
@@ -57,9 +60,9 @@ def flop(model: str, batch: int, phase: str, **_: Any) -> float:
 
 
 def extra_s(call_s: float, point_s: float, phase: Phase, threads: int = 0, **_: Any) -> float:
-    """Estimate the seconds for the float64 check, the counted step and the profiled steps, operator by operator.
+    """Estimate the seconds for the float64 check, for the counted step, and for the profiled steps.
 
-    On a GPU, the model is made again to profile it.
+    Counting and profiling record every operator. On a GPU, the model is also made again for the profile.
     """
     return 0.8 + (16 if phase == "training" else 10) * min(call_s, 2 * point_s) if threads else 4.0
 
@@ -81,8 +84,8 @@ def roofline(
     Work: FLOP and bytes over all operators; each reads its operands and writes its result once.
     Observed: kernels (operators that move data), the products' share of FLOP and of operator time, product_intensity,
         the share of bytes that would fit the last cache (cached_bytes_share), and the shares of time, bytes and FLOP in
-        operators up to an intensity (time_below.16_share).
-    Unsupported: text generation on other models, and formats without a tolerance.
+        operators up to an intensity (for example time_below.16_share, up to 16 FLOP/B).
+    Unsupported: prefill and decode for models that generate no text, and formats without a tolerance.
     """
     tolerance = largest_gradient_error(model, dtype) if phase == "training" else TOLERANCE.get(dtype)
     if tolerance is None:
@@ -108,7 +111,7 @@ def roofline(
 def _step_and_check(
     device: Device, model: str, batch: int, phase: str, dtype: Dtype
 ) -> tuple[Callable[[], object], Callable[[], float]]:
-    """Return a step and its check on fresh inputs. Raises Unsupported."""
+    """Return a step and its check on fresh inputs. Raises Unsupported if the model lacks the phase."""
     from experiments.models.zoo import ZOO
 
     entry = ZOO[model]
@@ -172,7 +175,10 @@ def counted_metrics(step: Callable[[], object], device: Device) -> Mapping[str, 
 
 
 def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, float]:
-    """Return the metrics of a step's operators that the profiler times. Raises ProfileError and Unsupported."""
+    """Return the metrics for which the profiler times the operators in a step.
+
+    Raises Unsupported if the profiler does not support the device, and ProfileError if it lost operators.
+    """
     from experiments.models import operator_traffic, profiling
 
     calls = profiling.call_count(step, device, CALLS, SLOW_S)
@@ -181,7 +187,7 @@ def timed_metrics(step: Callable[[], object], device: Device) -> Mapping[str, fl
 
 
 def operator_metrics(operators: Sequence[Operator], calls: int) -> dict[str, tuple[float, str]]:
-    """Return the metrics for operators recorded over `calls` calls; nan without timings.
+    """Return the metrics for operators recorded over `calls` calls; metrics of time are nan if no operator was timed.
 
     An operator that moves nothing (a view of its operand) has no intensity and is left out of the distributions.
     """

@@ -1,7 +1,8 @@
 """Sequential and branching work: time per step if each step needs the result of the step before.
 
 One chain shows the speed of a single CPU core or GPU thread; chains on every thread show the device's throughput.
-`experiments.kernels.sequential` describes the kernels; `tasks` there defines the latency that a chase measures.
+`experiments.kernels.sequential` describes the kernels; `experiments.kernels.sequential.tasks` defines the latency that a
+chase measures.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from experiments.workload import Footprint, Threads, Unsupported, Workload
 
 # Maximum number of chains to check, because the reference is slow.
 MOST_CHECKED = 64
-# Maximum number of steps to check in a chase. A shorter tour is checked as a whole, which also fills the caches as the
-# timed tours do.
+# Number of steps in the longest tour to check. A tour visits every line in a chain's part of the table once. A shorter
+# tour is checked as a whole, which also fills the caches as the timed tours do.
 LONGEST_TOUR = 1 << 20
 
 
 def memory(kernel: str, footprint: int, **_: Any) -> float:
-    """Estimate the bytes in the table; for a chase, add the permutation behind the table, and copies."""
+    """Estimate the bytes for the table; for a chase, add the permutation that makes the table, and copies."""
     return 1.5 * footprint if kernel == "chase" else float(footprint)
 
 
 def extra_s(kernel: str, footprint: int, threads: int, **_: Any) -> float:
-    """Estimate the seconds to compile the kernel and to run the check in Python; for a GPU, add those to draw data."""
+    """Estimate the seconds to compile the kernel and to run the check in Python; on a GPU, add the time to draw data."""
     return 0.15 if threads else 0.3 + memory(kernel, footprint) / 1e9
 
 
@@ -44,7 +45,7 @@ def sequential(
     chains: one, on one CPU core or one GPU thread; full, one on each of `threads` cores, or as many as the GPU holds at
         once.
     footprint: bytes that all chains read together: the permutation (chase), the data (branches, states); 4 for chain.
-    Error: the share of checked chains whose end differs from the reference.
+    Error: the share of checked chains whose final value differs from the reference.
     """
     import numpy as np
 
@@ -62,7 +63,7 @@ def sequential(
     walkers = chains_type(device.name, kernel, task.table, count)
 
     def reset() -> None:
-        """Continue a chase where it stopped; restart the others, so that every call repeats the same steps."""
+        """Continue a chase where it stopped. Restart all other kernels, so that every call repeats the same steps."""
         if kernel == "chase":
             walkers.continue_from_ends()
         else:

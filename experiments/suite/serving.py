@@ -25,32 +25,37 @@ from experiments.workload import Dtype, HarnessError, Observed, Threads, Unsuppo
 if TYPE_CHECKING:
     from experiments.serving.services import Answer, Service
 
-# Seconds until a request times out: twenty times a comfortable wait.
+# Seconds until a request times out: twenty times the longest comfortable wait, which is 0.1 s
+# (`report.quantities.serving`).
 TIMEOUT_S = 2.0
-# Seconds for a server to start, and to finish requests left over from the last point.
+# START_S: maximum seconds for a server to start or to answer a request.
+# DRAIN_S: maximum seconds for a server to finish requests that remain after a load.
 START_S, DRAIN_S = 50.0, 10.0
-# Seconds for a process to end once its socket is closed.
+# Maximum seconds for a process to end after it has closed its socket.
 END_S = 1.0
 # Maximum number of servers to keep for later points; an idle server costs memory but no CPU time.
 MOST_SERVERS = 6
-# Request rate up to which `extra_s` includes a server start, because usually one point per server has so low a rate.
+# Largest requests_per_s for which `extra_s` includes a server start. Later points reuse the server, and usually only
+# one point per server has so low a rate.
 STARTING = 20
 # Largest number of latencies to record per round: a longer list is thinned evenly. Percentiles use the whole list.
 MOST_SAMPLES = 500
-# Tolerated share of requests that the harness loses. The metrics leave lost requests out; with a larger share, the load
-# has failed.
+# Tolerated share of requests that the harness loses. The metrics leave lost requests out. If a larger share is lost,
+# the load has failed.
 HARNESS_SHARE = 0.001
-# If the load generator sends more than LATE_SHARE of its requests over LATE_S seconds late, the latencies show its own
-# delays, and the load is repeated. LATE_S is half a comfortable wait.
+# LATE_S: a request is late if the load generator sends it more than this many seconds after it was due. LATE_S is half
+# the longest comfortable wait.
+# LATE_SHARE: if a larger share of requests is late, the latencies show the load generator's own delays, and the load is
+# repeated.
 LATE_S, LATE_SHARE = 0.05, 0.01
 # Maximum attempts for a disturbed load.
 TRIES = 3
-# Percentiles, each with the smallest number of requests to compute it from.
+# Percentiles of latency, each with the smallest number of requests from which to compute the percentile.
 PERCENTILES = (("p50_latency", 50.0, 1), ("p99_latency", 99.0, 100), ("p999_latency", 99.9, 1000))
 
 
 def memory(service: str, dtype: str, backend: str, **_: Any) -> float:
-    """Return the service's own estimate."""
+    """Return the service's own estimate of its bytes."""
     from experiments.serving.services import SERVICES
 
     return SERVICES[service].memory_bytes(Dtype(dtype), backend)
@@ -65,7 +70,10 @@ class RunningServer:
     room: connection_limits.Room
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
-        """Return the server's JSON answer. Raises HarnessError if none comes, RuntimeError if it is an error status."""
+        """Return the server's JSON answer.
+
+        Raises HarnessError if no answer comes, and RuntimeError if the answer has an error status.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=START_S)
         try:
             connection.request(method, path, body)
@@ -93,7 +101,7 @@ _SERVERS: dict[str, RunningServer] = {}
 
 
 def get_server(orders: Mapping[str, Any]) -> RunningServer:
-    """Return a running server with these orders, or start one. Raises Unsupported, ChildError."""
+    """Return the running server that has the same orders, or start a server. Raises Unsupported, ChildError."""
     key = json.dumps(orders, sort_keys=True)
     running = _SERVERS.pop(key, None)
     if running is not None and not running.child.is_alive:
@@ -116,11 +124,11 @@ def close_servers() -> None:
 
 
 def extra_s(threads: int, service: str, requests_per_s: int, **_: Any) -> float:
-    """Estimate the seconds to start the client and, at a low rate, also the server and its check.
+    """Estimate the seconds to start the client and, at a low request rate, also to start and check the server.
 
-    Usually one point per server has a low rate.
+    Usually only one point per server has a rate up to STARTING; points with higher rates reuse the server.
     """
-    if not threads:  # loading torch, the runtime and a million vectors
+    if not threads:  # on a GPU, the server loads torch and a million vectors
         return 7.0
     if requests_per_s > STARTING:
         return 0.5
@@ -142,11 +150,11 @@ def serving(
 
     cores: number of cores for the server, 0 for all. The client gets the other cores; if none are left, it shares the
         server's cores.
-    threads: per computation; the server runs as many computations at a time as fit its cores.
+    threads: number of threads per computation; the server runs as many computations at a time as fit its cores.
     Error: error in the scores of eight answers from the server, see `experiments.serving.services`.
     Observed: latency from the time a request was due, with percentiles; a failed request (no answer within TIMEOUT_S,
         or a wrong one) counts with at least TIMEOUT_S, so percentiles are lower bounds if many fail. achieved_rate:
-        right answers per second. cpu_per_request: the server's CPU seconds per right answer, idle moments included.
+        right answers per second. cpu_per_request: the server's CPU seconds during the load, per right answer.
         client_share: the client's share of CPU time on the server's cores. client_delay: 99th percentile of the
         client's delay in sending a request. gpu_busy_share: share of time that the accelerator spent on requests, gaps
         between operations included.
@@ -192,7 +200,7 @@ def serving(
 
 
 class DisturbedError(HarnessError):
-    """Passing disturbance during a load: a retry may succeed."""
+    """Temporary disturbance during a load: a retry may succeed."""
 
 
 def repeat_if_disturbed(offer: Callable[[], dict[str, Observed]]) -> dict[str, Observed]:
@@ -222,7 +230,7 @@ def _measure_load(
     before = running.ask("GET", "/usage")
     child = start_process("http_load", {**load, "port": running.port, "bodies": bodies, "expected": expected})
     try:
-        # Allow for the client's start, the warm-up requests, and arrivals that come late by chance.
+        # The time limit allows for the client's start, the warm-up requests, and arrivals that come late by chance.
         records = child.answer(START_S + 2 * load["count"] / load["rate"])
     finally:
         child.stop()
@@ -243,7 +251,7 @@ def _measure_load(
 def raise_if_lost(records: Mapping[str, Any]) -> None:
     """Raise HarnessError if over HARNESS_SHARE of the requests failed through no fault of the server.
 
-    `experiments.serving.http_load.Load` attributes each failure.
+    `experiments.serving.http_load.Load` decides for each failure if the server caused it.
     """
     lost = sum(records["trouble"].values())
     offered = lost + len(records["good"])

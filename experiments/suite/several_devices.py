@@ -17,19 +17,22 @@ from experiments.workload import Dtype, Observed, Threads, Unsupported, Workload
 
 
 def memory(model: str, ranks: int, threads: int = 0, **_: Any) -> float:
-    """Estimate weights, gradients, Adam's two moments and the check's copies for all ranks that share a memory."""
+    """Estimate the bytes for weights, gradients, Adam's two moments and the check's copies.
+
+    Ranks on a CPU share one memory, so their bytes add up; on GPUs, each rank has its own memory.
+    """
     from experiments.models.zoo import ZOO
 
     return ZOO[model].parameters() * 8 * 4.0 * (ranks if threads else 1)
 
 
 def lacks(devices: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> str:
-    """Return the reason if the node has too few devices for the ranks, else ''. Ranks on a CPU share the CPU."""
+    """Return an error message if the node has too few devices for the ranks, else ''. Ranks on a CPU share the CPU."""
     if params["ranks"] < 1:
         return "ranks must be at least 1"
     if params["threads"]:
         return ""
-    required = max(2, params["ranks"])  # a single rank on a GPU is the baseline for several
+    required = max(2, params["ranks"])  # a single rank serves only as the baseline for 2 or more
     makers = Counter(str(device.get("maker")) for device in devices if device["kind"] == "gpu")
     alike = max(makers.values(), default=0)
     return f"{required} devices are needed to train on several, this node has {alike}" if alike < required else ""
@@ -49,7 +52,7 @@ def several_devices(
     """Train with Adam in `ranks` processes that average their gradients by DistributedDataParallel.
 
     Each process has its own device and its own batch with `batch` samples, so the work grows with the ranks. Ranks on a
-    CPU have `threads` threads each: they try the method but add no device.
+    CPU have `threads` threads each and share the CPU: they test the method but show no speed-up from more devices.
     Observed: samples_per_s (all ranks), and communication_share, the share of a step spent on averaging.
     Checked: all ranks hold the same weights, which equal those that one process computes from all batches.
     """
@@ -81,7 +84,10 @@ def several_devices(
 
 
 def _rank_devices(device: Device, ranks: int, interconnect: str, threads: int) -> list[str]:
-    """Return a device for each rank. Raises Unsupported for too few devices or without the interconnect."""
+    """Return a device name for each rank.
+
+    Raises Unsupported if there are too few devices or cores, or if the interconnect does not join the devices.
+    """
     import torch.distributed as dist
 
     if not dist.is_available():

@@ -22,14 +22,14 @@ IDLE_S = 0.05
 
 
 def memory(load: Load, extent: int, dtype: str, backend: str, **_: Any) -> float:
-    """Return the estimate of the experiment that defines the work; 0 for the other loads."""
+    """Return the bytes that `gemm` estimates for products, and `bandwidth` for a triad; 0 for the other loads."""
     if load == "products":
         return gemm.memory(extent, extent, extent, dtype)
     return bandwidth.memory(extent, backend) if load == "triad" else 0.0
 
 
 def extra_s(point_s: float, **_: Any) -> float:
-    """Add the part of point_s that the plan expects to stay unused: this experiment runs for the whole time."""
+    """Return the seconds of point_s that the plan expects other experiments to leave unused: this one uses all of them."""
     return 0.4 * point_s
 
 
@@ -45,8 +45,8 @@ def sustained_load(
     """Repeat the same work for the point's whole time, without a warm-up.
 
     products: square matrices with `extent` rows, as in `gemm`. triad: arrays that take `extent` bytes, as in
-        `bandwidth`. one_block: products so small that they occupy one or two multiprocessors, one after the other
-        without the host. idle: no work, with the device held open; the power of every other load includes this power.
+        `bandwidth`. one_block: products so small that they occupy one or two multiprocessors; a graph runs them one
+        after the other without the host. idle: no work, with the device held open; the power of every other load includes this power.
     Unsupported: one_block on devices without graphs.
     """
     if load == "products":
@@ -68,7 +68,8 @@ def _one_block_workload(device: Device, extent: int, dtype: Dtype, backend: str)
     results: list[torch.Tensor] = []
 
     def call() -> None:
-        # Some libraries allocate a new result each time; the graph writes to the last one.
+        # Some libraries allocate a new result in each call. Keep the last result, which every replay of the graph
+        # overwrites.
         results[:] = [product()]
 
     replay = device.graph([call] * IN_A_GRAPH)

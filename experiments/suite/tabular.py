@@ -13,8 +13,8 @@ from experiments.workload import Threads, Unsupported, Workload
 Op = Literal["filter", "sort", "group_by", "join", "parse_csv", "parse_json"]
 Transfers = Literal["none", "excluded", "included"]
 
-# Calls rotate through up to MOST_TABLES tables with MOST_ROWS rows together, because a branch predictor would memorise
-# a single short table.
+# Calls use up to MOST_TABLES tables in turn, with about MOST_ROWS rows together, because a branch predictor would
+# memorise a single short table.
 MOST_TABLES = 64
 MOST_ROWS = 200_000
 FEWEST_ROWS = 1_000
@@ -40,7 +40,7 @@ def environment(params: dict[str, Any]) -> dict[str, str]:
 
 
 def extra_s(rows: int, threads: int, **_: Any) -> float:
-    """Estimate a GPU's seconds to compile kernels, and for one host core to make the tables and check the results."""
+    """Estimate the extra seconds on a GPU: kernels are compiled, and one host core makes tables and checks results."""
     return 0.0 if threads else 0.3 + 4e-7 * rows
 
 
@@ -58,8 +58,9 @@ def tabular(
     filter: about half the rows in (row, value). sort: (row, value) by value. group_by: total and mean for each of
         rows/100 keys. join: a table with rows/10 unique keys to one with `rows` rows, four in five of which find a
         partner. parse_csv, parse_json: text to three columns.
-    transfers: excluded leaves tables and results in the library's memory; included copies the tables from ordinary host
-        memory, and the results back, within the call; none is for a CPU, the baseline for both.
+    transfers: excluded leaves tables and results in the library's memory. included copies the tables from ordinary host
+        memory, and the results back, within the call. none is the only value on a CPU, which is the baseline for the
+        other two.
     Unsupported: operations that a library lacks, and thread counts that it cannot use.
     """
     if rows < 1:

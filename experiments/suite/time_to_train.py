@@ -21,13 +21,17 @@ Name = Literal[
     "bytes-nanogpt", "origin-minilm-l6", "table-boosting", "digits-boosting", "digits-logistic",
 ]  # fmt: skip
 
-# SAMPLES: maximum number of timings for a separately timed part. STEP_S and DRAW_S: seconds in which to time a training
-# step and the draw of a batch, warm-up included.
+# SAMPLES: maximum number of samples for each separately timed part of a job.
+# STEP_S: seconds in which to time a training step, warm-up included.
+# DRAW_S: seconds in which to time the draw of a batch, warm-up included.
 SAMPLES, STEP_S, DRAW_S = 20, 3.0, 0.5
 
 
 def memory(job: Name, **_: Any) -> float:
-    """Estimate the bytes for all data twice, Adam's four numbers per weight, the check's float64, and activations."""
+    """Estimate the bytes for two copies of all data, for training with Adam, for the float64 check, and for activations.
+
+    Adam needs four numbers per weight: weight, gradient and two moments.
+    """
     from experiments.models.training_jobs import JOBS
 
     if job not in JOBS:
@@ -43,9 +47,9 @@ def time_to_train(
     """Run a job once from beginning to end, with new shuffles and initial weights each time.
 
     The same script runs on every device. Networks (torch) step with Adam until a test on held-out samples reaches the
-    target; job_time covers everything but imports. The parts that predict job_time are timed before the job, with
+    target; job_time covers everything but imports. Four parts that predict job_time are timed before the job, with
     separate data and a separate model: the preparation (prepare_time), the draw of a batch (draw_time), a step on a
-    batch in memory as in `training` (step_time), and the step's forward part (forward_time). The job's steps and tests
+    batch in memory as in `training` (step_time), and the step's forward phase (forward_time). The job's steps and tests
     are counted, not predicted. scikit-learn models are fitted once, on the CPU, in float64, and their time is not
     predicted.
     """
@@ -84,7 +88,7 @@ def _fit_job(task: Fit, threads: int) -> dict[str, Observed]:
 
 
 def _train_job(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str, Observed]:
-    """Time the parts, then run the job."""
+    """Time the parts that predict job_time, then run the job."""
     import torch
 
     from experiments.models.training_jobs import Learner, run_job
@@ -124,7 +128,7 @@ def _job_metrics(result: dict[str, float], target: float) -> dict[str, Observed]
 
 
 def _median_times(work: Workload, device: Device, budget_s: float) -> dict[str, float]:
-    """Return median seconds per call and per phase, timed as everywhere in the study."""
+    """Return the median seconds per call and per phase, timed by `measure` as in all other experiments."""
     policy = Policy(target=0.0, budget_s=budget_s, max_samples=SAMPLES)
     samples = measure(work, device, policy, lambda: Reading(0.0)).samples
     return {name: median(values) for name, values in samples.items()}

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
-    """Take an eighth of the batch, down to one sample; neither compile nor capture, since both outlast any step."""
+    """Take an eighth of the batch, down to one sample, for a cheaper sweep point.
+
+    Replace the backends inductor and graph by torch, because compiling and capturing take longer than any step.
+    """
     backend = "torch" if params["backend"] in ("inductor", "graph") else params["backend"]
     return {**params, "batch": max(1, params["batch"] // 8), "backend": backend} if params["batch"] > 1 else None
 
@@ -24,8 +27,8 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 def memory(model: str, batch: int, threads: int, dtype: str = "float32", **_: Any) -> float:
     """Estimate the bytes for frozen weights, and for trained weights with gradients and moments.
 
-    The latter are held in float32 and, for the check, in float64. On a CPU, add the stored activations; leave them out
-    on a GPU, where a batch that does not fit is a result in itself.
+    Trained weights, gradients and moments are held in float32 and, for the check, in float64. The estimate includes the
+    stored activations on a CPU only: on a GPU, a batch that does not fit is a result in itself.
     """
     from experiments.models.zoo import ZOO
 
@@ -57,10 +60,10 @@ def extra_s(
     if not threads:
         return (1.0 if backend == "graph" else 3.0) + compiling
     if model in networks():
-        # One step in the check, three to observe and profile, and at least two samples.
+        # The check takes one step, counting and profiling take three steps, and timing takes at least two samples.
         step_s = call_s + flop(model, batch) * BESIDE_S.get(Dtype(dtype), 1e-11) / threads
         return 1.0 + 4 * step_s + max(point_s, 2 * step_s) - max(0.66 * point_s, 4 * call_s) + compiling
-    # Steps that take much longer than the point's time are called less often.
+    # Fewer steps run if a step takes much longer than the point's time.
     return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 3 * point_s) + compiling
 
 
@@ -76,9 +79,9 @@ def training(
     """Take one Adam step on a batch that lies on the device; bfloat16 means autocast over float32 weights.
 
     Catalogue networks use AdamW; their frozen weights (LoRA) are stored in bfloat16.
-    backend: torch (default settings); tuned torch with a fused optimiser (channels_last: images with channels last;
-        onednn: on a CPU, linear layers through oneDNN); inductor (`torch.compile` for this batch, images with channels
-        last, fused optimiser); graph (on a GPU, the whole step captured as one graph, fused optimiser, without phases).
+    backend: torch (default settings). All other backends use a fused optimiser: channels_last (images with channels
+        last); onednn (on a CPU, linear layers through oneDNN); inductor (`torch.compile` for this batch, images with
+        channels last); graph (on a GPU, the whole step captured as one graph, without phases).
 
     Work: the FLOP for products and convolutions, by formula (tests compare it with `torch.utils.flop_counter`).
     """
@@ -127,7 +130,10 @@ def training(
 
 
 def route_linear_layers(backend: str, model: torch.nn.Module, device: Device, dtype: Dtype) -> torch.nn.Module:
-    """Return the model, with linear layers routed through oneDNN for backend onednn. Raises Unsupported."""
+    """Return the model; for the backend onednn, route its linear layers through oneDNN.
+
+    Raises Unsupported for onednn on a GPU, or in another format than float32.
+    """
     if backend != "onednn":
         return model
     if device.kind != "cpu":

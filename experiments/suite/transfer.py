@@ -17,7 +17,7 @@ from experiments.workload import Threads, Unsupported, Workload, largest_error
 if TYPE_CHECKING:
     import torch
 
-# Bytes to write and compare at a time in a check.
+# Number of bytes to write, and to compare, at a time in a check.
 PART = 1 << 20
 
 Direction = Literal["host_to_device", "device_to_host", "both", "device_to_device", "peer"]
@@ -30,7 +30,7 @@ def memory(size: int, direction: str, **_: Any) -> float:
 
 
 def extra_s(size: int, **_: Any) -> float:
-    """Estimate the seconds to draw, lock and compare host memory."""
+    """Estimate the seconds to draw random data, to lock host memory, and to compare it."""
     return 0.1 + size / 0.5e9
 
 
@@ -49,7 +49,7 @@ def transfer(
         path (NVLink, PCIe, host memory). For these two directions, host_memory is none.
     host_memory: pinned memory is locked, so the device copies by itself while the host continues; pageable memory
         passes through a driver buffer.
-    Bytes: those that arrive; within a device, those that its memory reads and writes.
+    Bytes: the bytes that arrive. Within a device, each byte counts twice, as its memory reads and writes the byte.
 
     time: consecutive copies launched by PyTorch, timed by events. graph_time: short copies in a graph, which time the
         link without the host. request_time: latency of a single copy; .enqueue lasts until the call returns, .wait from
@@ -129,9 +129,9 @@ def _make_buffers(
 
 
 class _RandomContent:
-    """Random buffer content: each part is cut from one random block at its own offset.
+    """Random buffer content: each part of PART bytes is cut from one random block at an offset of its own.
 
-    Parts therefore differ, although little has to be drawn.
+    The offsets make the parts differ, although only one short block is drawn.
     """
 
     def __init__(self, size: int) -> None:

@@ -22,18 +22,19 @@ if TYPE_CHECKING:
     import torch
 
     Operands = Sequence[tuple[torch.Tensor, torch.Tensor]]
-    # Batch: takes a launch count and returns a call that makes these launches and waits for them. Result: takes
-    # operands and returns the result of one launch.
+    # Batch: function that takes a launch count and returns a call that makes these launches and waits for them.
+    # Result: function that takes operands and returns the result of one launch.
     Batch = Callable[[int], Callable[[], object]]
     Result = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 # CALL_S: minimum seconds per call, since submission and completion take some 0.1 ms. The launch count is doubled until
-# a call takes that long, up to MOST_LAUNCHES, which any queue accepts.
+# a call takes this long.
+# MOST_LAUNCHES: maximum launch count, which any queue accepts.
 CALL_S, MOST_LAUNCHES = 10e-3, 1024
 
 
 def memory(kernel: str, n: int, **_: Any) -> float:
-    """Estimate operands and result, for the call and the check, plus the check's float64."""
+    """Estimate the bytes for operands and result, in the call and in the check, plus the check's float64 copies."""
     return 2 * 4.0 * _element_count(kernel, n) + 8.0 * _element_count(kernel, n)
 
 
@@ -50,7 +51,7 @@ def without_cuda(
     backend: Literal["vulkan", "webgpu", "cuda"],
     threads: Threads,
 ) -> Workload:
-    """Launch once: a product of two n x n matrices, or c = a + s*b over n elements.
+    """Launch the kernel once: it multiplies two n x n matrices, or computes c = a + s*b over n elements.
 
     All launches in a call write the same memory, so that no two launches overlap, whatever the interface.
     Unsupported: missing wgpu, Vulkan loader or driver for the chip, or missing CuPy. On a CPU, for tests, Vulkan runs
@@ -134,9 +135,9 @@ def _vulkan_launchers(
 
 
 def _grow_call(device: Device, batch: Batch) -> tuple[Callable[[], object], int]:
-    """Return a call that takes at least CALL_S, and its launch count."""
+    """Return a call that takes at least CALL_S, if MOST_LAUNCHES allow, and its launch count."""
     count = 1
-    batch(count)()  # compiles
+    batch(count)()  # the first call compiles the kernel
     while True:
         call = batch(count)
         if count >= MOST_LAUNCHES or device.time_on_host([call])[0] >= CALL_S:

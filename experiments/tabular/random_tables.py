@@ -24,9 +24,9 @@ LONGEST_NAME = 8
 class Case:
     """One operation's inputs, and a check for its result.
 
-    inputs: tables as NumPy arrays by column, or one text. error: function that takes a result on the host. It returns
-    the share of wrong rows (inf for a wrong row count) if the result must be exact, and the relative error against
-    float64 if the result is computed.
+    inputs: tables as NumPy arrays by column, or one text. error: function that takes a result on the host. For a result
+    that must be exact, the function returns the share of wrong rows (inf for a wrong row count). For computed numbers,
+    it returns the relative error against float64.
     """
 
     inputs: tuple[Any, ...]
@@ -76,7 +76,7 @@ def _sort_case(rows: int, random: np.random.Generator) -> Case:
         if len(row) != rows or len(value) != rows or (len(row) and not 0 <= row.min() <= row.max() < rows):
             return math.inf
         missing = np.count_nonzero(np.bincount(row, minlength=rows) == 0)
-        # Negated so that nan counts as out of order.
+        # The comparison is negated so that nan counts as out of order.
         unordered = np.count_nonzero(~(value[:-1] <= value[1:]))
         return float(missing + unordered + np.count_nonzero(table["value"][row] != value)) / rows
 
@@ -117,7 +117,7 @@ def _join_case(rows: int, random: np.random.Generator) -> Case:
     right = {"key": keys[:partners], "weight": random.standard_normal(partners)}
 
     def error(result: Columns) -> float:
-        """Find the left rows with keys from the right table, and put the result back in their order."""
+        """Sort the result by left row, and compare it with the left rows that have a key in the right table."""
         row = np.flatnonzero(indices < partners)
         order = np.argsort(result["row"], kind="stable")
         expected = {"key": left["key"][row], "row": row, "weight": right["weight"][indices[row]]}

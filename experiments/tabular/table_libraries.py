@@ -22,7 +22,7 @@ class Library:
     """One table library. Tables have the library's own type (`Any` below); no call changes its input tables.
 
     name: value in the column `backend`. fits: kinds of devices that the library runs on. without: operations that the
-    library lacks, with the reason; it defines all others.
+    library lacks, with the reason; a subclass defines all other operations.
     """
 
     name: str
@@ -189,7 +189,7 @@ class TorchLibrary(Library):
         return {"row": table["row"].index_select(0, order), "value": value}
 
     def group_by(self, table: Any) -> Any:
-        """Sort by key, number the runs of equal keys, and use that number to sum."""
+        """Sort by key, number the runs of equal keys, and sum the values in each run."""
         import torch
 
         ordered, order = torch.sort(table["key"])
@@ -237,10 +237,10 @@ class CupyLibrary(Library):
         return _take_rows(table, self.xp.argsort(table["value"]))
 
     def group_by(self, table: Any) -> Any:
-        """Sort by key, number the runs of equal keys, and sum by that number.
+        """Sort by key, number the runs of equal keys, and sum the values in each run.
 
-        Avoids `numpy.add.reduceat`, which CuPy computes from differences of running totals; these lose digits as the
-        table grows.
+        Avoid `numpy.add.reduceat`, which CuPy computes from differences between running totals: the differences lose
+        digits as the table grows.
         """
         xp = self.xp
         ordered = _take_rows(table, xp.argsort(table["key"]))
