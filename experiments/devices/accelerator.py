@@ -33,7 +33,7 @@ def load_torch() -> tuple[Any, str]:
 
 
 def is_torch_loaded() -> bool:
-    """Return True if `load_torch` returns at once, because torch is imported already or a test replaces `load_torch`."""
+    """Return True if `load_torch` returns at once: torch is imported already, or a test replaces `load_torch`."""
     return "torch" in sys.modules or not hasattr(load_torch, "cache_info")
 
 
@@ -46,7 +46,8 @@ class Accelerator(Device):
     """One GPU. Kernels run asynchronously, so they are timed by device events and not by the host clock.
 
     interface: name of torch's module for these GPUs, and prefix of their device names. platform: name of the maker's
-    compute platform. graphs: name of the module's class for captured graphs. lacks: libraries that do not support these GPUs.
+    compute platform. graphs: name of the module's class for captured graphs. lacks: libraries that do not support these
+    GPUs.
     """
 
     kind = "gpu"
@@ -213,7 +214,7 @@ class Accelerator(Device):
 
     @cached_property
     def _warmup_stream(self) -> Any:
-        """Stream for the warm-up before a capture. All captures share this stream, since cuBLAS keeps memory per stream."""
+        """Stream for the warm-up before a capture; all captures share it, since cuBLAS keeps memory per stream."""
         return self._module.Stream()
 
     def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:

@@ -95,7 +95,7 @@ class Dispatcher:
         return answers[0]
 
     def usage(self) -> dict[str, Any]:
-        """Report the seconds so far on the CPU, on the accelerator and in suspension, and the number of unanswered requests."""
+        """Report the CPU, accelerator and suspended seconds so far, and the number of unanswered requests."""
         return {
             "cpu_s": time.process_time(), "busy_s": self.busy_s, "open": self.open, "stood_s": running_time.paused_s(),
         }  # fmt: skip

@@ -1,1 +1,1 @@
-"""Experiments, one module each. A module only defines the work; other packages repeat, time, record and judge the work."""
+"""Experiments, one module each. A module only defines the work; other packages time, record and judge the work."""

@@ -74,7 +74,7 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(rows: int, **_: Any) -> float:
-    """Estimate the bytes for float32 inputs, their float64 copy in scikit-learn, their bins, and the library's row data."""
+    """Estimate the bytes for inputs in float32, scikit-learn's float64 copy, bins, and the library's data per row."""
     return 600.0 * max(rows, LEARNT_ROWS)
 
 
@@ -223,7 +223,7 @@ def _gpu_options(lightgbm: Any, device: Device) -> dict[str, Any]:
 
 
 class _Log:
-    """Logger that collects LightGBM's log lines in `lines`. `lacks` holds the reason for each device type that failed."""
+    """Logger that collects LightGBM's lines in `lines`. `lacks` holds the reason for each device type that failed."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

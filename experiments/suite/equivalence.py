@@ -71,8 +71,8 @@ def equivalence(
 ) -> Workload:
     """Take `steps` steps with Adam from the same weights on the same batches, here and on the CPU.
 
-    The reference is PyTorch with default settings on the CPU, in float32. Further reference runs perturb every weight at
-    each step at random, by up to one rounding of `dtype`: no arithmetic in that format can agree with the reference
+    The reference is PyTorch with default settings on the CPU, in float32. Further reference runs perturb every weight
+    at each step at random, by up to one rounding of `dtype`: no arithmetic in that format can agree with the reference
     more closely than the perturbed runs do. The device's losses agree with the reference if they deviate at most FACTOR
     times as much as the perturbed runs, or at most by LEAST. Weights and batches are drawn afresh in every round, from
     a seed that all sweep points in the round share.
@@ -104,7 +104,7 @@ def equivalence(
 
 
 def curve_metrics(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Observed]:
-    """Return the metrics that compare a loss curve with the expected curve. A nan or infinite loss means disagreement."""
+    """Return the metrics for a loss curve and the expected curve. If a loss is nan or infinite, the curves disagree."""
     metrics: dict[str, Observed] = {
         "loss": ([loss for loss in losses if math.isfinite(loss)], "1"),
         "reference_loss": (expected, "1"),

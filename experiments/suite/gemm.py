@@ -10,8 +10,7 @@ from experiments.devices import Device
 from experiments.registry import experiment
 from experiments.workload import Dtype, Threads, Workload, largest_error, relative_error
 
-# Maximum number of operand copies on a CPU. Calls use the copies in turn, so that small products do not run in the
-# caches alone.
+# Maximum number of operand copies. Calls use the copies in turn, so that small products do not run in the caches alone.
 MOST_COPIES = 64
 # Maximum number of operand copies on a GPU, whose caches are larger: the operands and results of 130 float32 products
 # of 256 x 256 exceed twice the size of a 50 MB cache. Making this many copies takes less than 0.05 s, and so does
@@ -69,7 +68,7 @@ def gemm(
 
 
 def copy_count(device: Device, set_bytes: float) -> int:
-    """Return the number of operand sets of `set_bytes` that together exceed twice the last cache's size, up to a maximum."""
+    """Return the number of operand sets of `set_bytes` that together exceed twice the last cache, up to a maximum."""
     most = MOST_COPIES if device.kind == "cpu" else MOST_COPIES_GPU
     return min(most, 1 + int(2 * device.last_level_cache_bytes // set_bytes))
 

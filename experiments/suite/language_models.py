@@ -115,7 +115,7 @@ def language_models(
 
 
 def open_runtime(model: str, format: Format, backend: str, device: Device, threads: int, tokens: int) -> Runtime:
-    """Return a runtime with these settings: reuse the last point's runtime if its settings are equal, else replace it."""
+    """Return a runtime with these settings: reuse the last runtime if its settings are equal, else replace it."""
     from experiments.language import gguf_files
     from experiments.language.runtimes import RUNTIMES
 

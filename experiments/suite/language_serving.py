@@ -73,8 +73,8 @@ def language_serving(
     threads: number of threads for the server's computation, which batches the tokens of all users.
     Error: error in the probabilities that the server returns, see `experiments.language.token_check`.
     Observed: latencies for the first token (from the request), for each later token (from the token before) and for
-        whole answers. user_tokens_per_s: median rate after the first token in an answer. tokens_per_s: rate for all users
-        together. failed_share: share of answers that broke off, had another token count, or were refused.
+        whole answers. user_tokens_per_s: median rate after the first token in an answer. tokens_per_s: rate for all
+        users together. failed_share: share of answers that broke off, had another token count, or were refused.
         client_share: the users' share of CPU time on the server's cores. client_delay: 99th percentile of the time from
         an answer to the same user's next request.
     Unsupported: a server that is not installed or does not compute on the device.

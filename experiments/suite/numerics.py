@@ -165,7 +165,7 @@ def _summation(case: Case) -> list[torch.Tensor]:
 
 
 def _split_k(case: Case) -> list[torch.Tensor]:
-    """Compute the product in one call, and as sums of 2 to 16 partial products, as if several devices shared the sums."""
+    """Compute the product in one call, and as a sum of 2 to 16 partial products, as if several devices shared it."""
     parts = [parts for parts in PARTS if parts <= case.a.shape[1]]
     whole = case.product(case.a, case.b)
     return [whole, *(summation_orders.split_product(case.product, case.a, case.b, count) for count in parts)]

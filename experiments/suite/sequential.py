@@ -1,8 +1,8 @@
 """Sequential and branching work: time per step if each step needs the result of the step before.
 
 One chain shows the speed of a single CPU core or GPU thread; chains on every thread show the device's throughput.
-`experiments.kernels.sequential` describes the kernels; `experiments.kernels.sequential.tasks` defines the latency that a
-chase measures.
+`experiments.kernels.sequential` describes the kernels; `experiments.kernels.sequential.tasks` defines the latency that
+a chase measures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def memory(kernel: str, footprint: int, **_: Any) -> float:
 
 
 def extra_s(kernel: str, footprint: int, threads: int, **_: Any) -> float:
-    """Estimate the seconds to compile the kernel and to run the check in Python; on a GPU, add the time to draw data."""
+    """Estimate the seconds to compile the kernel and to run the check in Python, and on a GPU also to draw data."""
     return 0.15 if threads else 0.3 + memory(kernel, footprint) / 1e9
 
 

@@ -35,8 +35,8 @@ START_S, DRAIN_S = 50.0, 10.0
 END_S = 1.0
 # Maximum number of servers to keep for later points; an idle server costs memory but no CPU time.
 MOST_SERVERS = 6
-# Largest requests_per_s for which `extra_s` includes a server start. Later points reuse the server, and usually only
-# one point per server has so low a rate.
+# Largest requests_per_s for which `extra_s` includes a server start. Several points share a server, and usually only
+# one of them has so low a rate, so the start is counted once.
 STARTING = 20
 # Largest number of latencies to record per round: a longer list is thinned evenly. Percentiles use the whole list.
 MOST_SAMPLES = 500
@@ -126,9 +126,9 @@ def close_servers() -> None:
 def extra_s(threads: int, service: str, requests_per_s: int, **_: Any) -> float:
     """Estimate the seconds to start the client and, at a low request rate, also to start and check the server.
 
-    Usually only one point per server has a rate up to STARTING; points with higher rates reuse the server.
+    Several points share a server, and usually only one of them has a low rate, so the start is counted once.
     """
-    if not threads:  # on a GPU, the server loads torch and a million vectors
+    if not threads:  # on a GPU, the server loads torch, the runtime and a million vectors
         return 7.0
     if requests_per_s > STARTING:
         return 0.5

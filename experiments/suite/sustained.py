@@ -29,7 +29,7 @@ def memory(load: Load, extent: int, dtype: str, backend: str, **_: Any) -> float
 
 
 def extra_s(point_s: float, **_: Any) -> float:
-    """Return the seconds of point_s that the plan expects other experiments to leave unused: this one uses all of them."""
+    """Return the seconds of point_s that the plan expects to remain unused, because this experiment uses them too."""
     return 0.4 * point_s
 
 
@@ -46,7 +46,8 @@ def sustained_load(
 
     products: square matrices with `extent` rows, as in `gemm`. triad: arrays that take `extent` bytes, as in
         `bandwidth`. one_block: products so small that they occupy one or two multiprocessors; a graph runs them one
-        after the other without the host. idle: no work, with the device held open; the power of every other load includes this power.
+        after the other without the host. idle: no work, with the device held open; the power of every other load
+        includes this power.
     Unsupported: one_block on devices without graphs.
     """
     if load == "products":

@@ -28,7 +28,7 @@ SAMPLES, STEP_S, DRAW_S = 20, 3.0, 0.5
 
 
 def memory(job: Name, **_: Any) -> float:
-    """Estimate the bytes for two copies of all data, for training with Adam, for the float64 check, and for activations.
+    """Estimate the bytes for two copies of all data, for training with Adam, for the float64 check and activations.
 
     Adam needs four numbers per weight: weight, gradient and two moments.
     """
