@@ -125,7 +125,7 @@ class Device(ABC):
     def time_on_host(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        """Return the seconds until each launch returns, by the host clock. The device is idle when the first one starts."""
+        """Return the host clock's seconds until each launch returns. The device is idle before the first launch."""
         self.synchronise()
         stamps = [perf_counter_ns()]
         for launch in launches:

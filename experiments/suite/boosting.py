@@ -34,8 +34,8 @@ SAME = 1e-6
 # ERROR is about 1.5 times as large. UNLEARNT allows for the error that remains however many rows there are: with 100
 # small trees, an error of 0.07 remained after a million rows.
 ERROR, UNLEARNT = 8.0, 0.05
-# Predictions use up to MOST_TABLES tables in turn, with about MOST_ROWS rows together, because a branch predictor would
-# memorise a few rows.
+# Predictions use up to MOST_TABLES tables in turn, with at most MOST_ROWS rows together unless a single table is
+# longer: a branch predictor would memorise a few rows.
 MOST_TABLES, MOST_ROWS = 64, 100_000
 SEED = 28
 # Seconds per row and tree for a prediction on one thread.
@@ -113,8 +113,8 @@ def boosting(device: Device, phase: Phase, rows: int, trees: int, backend: Backe
     `fit` call, which first sorts each column into 255 or 256 bins. predict: `predict_proba` with a model trained on
     LEARNT_ROWS rows. XGBoost grows trees to depth 6 by histograms, LightGBM and scikit-learn to 31 leaves.
     Error: norm of the differences between predicted and true probabilities on fresh rows, divided by the norm of the
-        differences between true probabilities and 1/2. The error is 1 if nothing was learnt, and infinite if a row gets
-        another prediction alone than in a batch.
+        differences between true probabilities and 1/2. The error is 1 if nothing was learnt, and infinite if the
+        prediction for a row alone differs from the prediction for the same row in a batch.
     Unsupported: a GPU that the installed build of the library cannot use.
     """
     import numpy as np

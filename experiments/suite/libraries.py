@@ -33,9 +33,9 @@ Shape = Literal[
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
 # Pattern for PyTorch operators that leave a convolution or an LSTM to a library.
 LIBRARY_OPERATOR = re.compile(r"aten::_?(cudnn|miopen|mkldnn|nnpack)_\w*(convolution|rnn)")
-# Factor on the number of terms that sets a layer's tolerance, which grows with the square root of this number.
-# Convolutions by Winograd's algorithm (Lavin & Gray 2016, "Fast algorithms for convolutional neural networks") can err
-# ten times as much as plain sums.
+# Factor on the number of terms from which a layer's tolerance is computed. The tolerance grows with the square root of
+# this number, and convolutions by Winograd's algorithm (Lavin & Gray 2016, "Fast algorithms for convolutional neural
+# networks") can err ten times as much as plain sums.
 FAST_TERMS = 100
 # Number of columns in the matrix for Freivalds' check.
 CHECKED_COLUMNS = 4
@@ -119,7 +119,7 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
     within = switches(device.name, dtype, library=variant != "native")
     copies = _copy_count(device, layer.elements(batch), dtype)
     with within:
-        # This call raises Unsupported if the device has no product in this format, because every layer needs products.
+        # Every layer needs products: this call raises Unsupported if the device has no product in this format.
         device.matmul("torch", device.random_normal((16, 16), dtype), device.random_normal((16, 16), dtype), dtype)
         # Without gradients, put the layers in evaluation mode, in which libraries keep less data.
         where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
@@ -216,7 +216,7 @@ Multiply = Callable[["torch.Tensor", "torch.Tensor"], Callable[[], "torch.Tensor
 def _make_multiply(device: Device, variant: str, dtype: Dtype) -> Multiply:
     """Return a function that takes two operands and returns a callable, which writes their product to its own output.
 
-    Raises Unsupported if the device, the format or products lack the variant.
+    Raises Unsupported if the device or the format lacks the variant, or if the variant applies to layers only.
     """
     if variant in ("naive", "tiled"):
         return _own_kernel(device, "naive" if variant == "naive" else "tiled", dtype)

@@ -87,7 +87,7 @@ def offload(
 
     The host measures the time from the first launch to the result's arrival. Without a graph, the host also times the
     launch of each phase until the call returns, and then the wait for the result. device_time is the device's own time
-    for each phase. This metric exists for pinned memory only, because the host itself works on pageable copies.
+    for each phase. This metric exists for pinned memory only, because the host does part of each pageable copy.
     bytes: all data to send and fetch; on a CPU, which copies nothing, the same data.
     """
     if uses < 1 or min(m, n, k) < 1:

@@ -21,7 +21,7 @@ LONGEST_TOUR = 1 << 20
 
 
 def memory(kernel: str, footprint: int, **_: Any) -> float:
-    """Estimate the bytes for the table; for a chase, add the permutation that makes the table, and copies."""
+    """Estimate the bytes for the table; for a chase, add the permutation that defines the table, and copies."""
     return 1.5 * footprint if kernel == "chase" else float(footprint)
 
 

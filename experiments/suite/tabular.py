@@ -13,8 +13,8 @@ from experiments.workload import Threads, Unsupported, Workload
 Op = Literal["filter", "sort", "group_by", "join", "parse_csv", "parse_json"]
 Transfers = Literal["none", "excluded", "included"]
 
-# Calls use up to MOST_TABLES tables in turn, with about MOST_ROWS rows together, because a branch predictor would
-# memorise a single short table.
+# Calls use up to MOST_TABLES tables in turn, with at most MOST_ROWS rows together unless a single table is longer: a
+# branch predictor would memorise a single short table.
 MOST_TABLES = 64
 MOST_ROWS = 200_000
 FEWEST_ROWS = 1_000
