@@ -9,7 +9,10 @@ from contract.errors import run_command
 
 
 def main(argv: Sequence[str] | None) -> int:
-    """Run the command line. It is imported here, so that `run_command` reports an interrupt during the import too."""
+    """Run the command line.
+
+    This function imports `experiments.cli`, so that `run_command` also reports an interrupt during that import.
+    """
     interrupt_on_signal()
     from experiments.cli import main as cli
 

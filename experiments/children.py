@@ -19,7 +19,7 @@ from contract.child_processes import end_with_parent
 from experiments import worker_environment
 from experiments.workload import HarnessError, Unsupported
 
-# Exception to raise if an answer contains the key.
+# If an answer contains a key from this table, `Child.answer` raises the exception, with the key's value as its message.
 _REFUSALS: dict[str, type[Exception]] = {
     "unsupported": Unsupported, "harness": HarnessError, "oom": MemoryError, "raised": RuntimeError,
 }  # fmt: skip
@@ -27,7 +27,10 @@ _CHUNK_BYTES = 1 << 16
 
 
 class ChildError(HarnessError):
-    """A child did not start, ended, timed out or sent invalid JSON. status: the outcome for the point it measured."""
+    """A child process did not start, ended, timed out or sent invalid JSON.
+
+    status: the status to record for the point that the child process measured.
+    """
 
     def __init__(self, reason: str, status: str = "failed") -> None:
         super().__init__(reason)
@@ -53,7 +56,8 @@ class Child:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 env={**worker_environment.clean_environment(), **(variables or {})},
-                # Ctrl-C reaches a whole process group. The child gets its own, so that only this process handles it.
+                # Ctrl-C interrupts every process in a group. The child gets its own group, so that Ctrl-C interrupts
+                # only this process.
                 process_group=0,
             )
         except OSError as refusal:  # the system has no processes, files or memory left
@@ -78,9 +82,10 @@ class Child:
             self._orders.flush()
 
     def answer(self, seconds: float | None) -> dict[str, Any]:
-        """Read the next answer. seconds: the timeout, in running time; None waits forever.
+        """Read the next answer.
 
-        Raises ChildError, or the error for a key in `_REFUSALS`. In both cases, the child is stopped first.
+        seconds: the timeout, without the time during which this process is suspended; None waits forever.
+        Raises ChildError, or the exception for a key in `_REFUSALS`, and stops the child before it raises either.
         """
         line = self._read_line(seconds)
         if line is None:
@@ -160,11 +165,11 @@ def _describe_exit(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-# ------------------------------------------------------------------ in a child
+# ------------------------------------------------------------------ functions for the child process to call
 
 
 def answer_sender() -> Callable[[Mapping[str, Any]], None]:
-    """Return a function that sends an answer on stdout; from now on, all other output goes to stderr."""
+    """Return a function that sends an answer on stdout, and redirect all other output from stdout to stderr."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -178,7 +183,8 @@ def answer_sender() -> Callable[[Mapping[str, Any]], None]:
 def read_order() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
     """Read the order for this process; return it with a function to send answers.
 
-    If the order has `cpus`, the process is pinned to them. From now on, it ends when its parent ends.
+    If the order has the key `cpus`, this process is pinned to these CPUs. After the call, this process ends when its
+    parent ends.
     """
     answer, line = answer_sender(), b""
     # Do not use sys.stdin: a thread that waits in it holds its buffer lock, which crashes the interpreter at exit.
@@ -192,7 +198,7 @@ def read_order() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
     if cpus := order.get("cpus"):
         os.sched_setaffinity(0, cpus)
     end_with_parent()
-    # If the parent ended before the call above, it has closed the pipe: end too.
+    # If the parent ended before the call above, the pipe is closed: end this process too.
     pipe = select.poll()
     pipe.register(0, 0)
     if pipe.poll(0):

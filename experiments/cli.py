@@ -22,7 +22,8 @@ from contract.files import atomic_path, write_json
 from contract.node import node_id, read_node, utc_time
 from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
-# Seconds to wait until another round on this node ends. A round whose workflow was killed ends within seconds.
+# Seconds to wait for another round on this node to end, before refusing to measure. This is enough for a round whose
+# workflow was killed, since that round ends within seconds.
 PATIENCE_S = 20.0
 
 
@@ -231,7 +232,8 @@ def _run(arguments: argparse.Namespace) -> int:
         wall = time.perf_counter() - started
         about = {
             "seed": seed,
-            # Read the clock only now: if it was set during the round, start and end still differ by `wall`.
+            # Read the system clock only after the round, and derive the start from `wall`: then the two times are
+            # consistent even if the clock was set during the round.
             "started_utc": utc_time(wall),
             "ended_utc": utc_time(),
             "wall_s": wall,
@@ -258,7 +260,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _find_job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
-    """Return the job to measure, the preset's name, and the plan if one is used."""
+    """Return the job to measure, the preset's name, and the plan from --plan (None without --plan)."""
     if arguments.plan:
         planned = read_plan(arguments.plan)
         return planned.job(arguments.name, arguments.device), planned.preset, planned
@@ -284,7 +286,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     start_s: dict[str, float] = {}
     core_flops: dict[str, float] = {}
     if arguments.time_start:
-        # The same CPU process also measures the FLOP/s per core.
+        # The process whose start is timed on the CPU also measures the FLOP/s per core.
         timed = {
             "cpu": worker_processes.measure_start_s(
                 "cpu", then=lambda worker: core_flops.update(worker_processes.measure_core_flops(worker))

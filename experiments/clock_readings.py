@@ -13,11 +13,12 @@ from contract import running_time
 from experiments.devices.base import Device, do_nothing
 from experiments.workload import Workload
 
-# Number of readings that `call_s` takes, and number of attempts for each reading.
+# READINGS: number of usable readings that `call_s` takes by default.
+# ATTEMPTS: maximum number of attempts, as a multiple of the number of readings.
 READINGS, ATTEMPTS = 5, 3
 # `call_s` makes at least this many attempts, even after its time limit.
 LEAST_ATTEMPTS = 3
-# Multiply the calls in a row by GROWTH, up to MOST_CALLS, until the clock resolves them.
+# While most readings are unusable, each reading times GROWTH times as many calls in a row, up to MOST_CALLS.
 GROWTH, MOST_CALLS = 4, 2**20
 
 
@@ -68,11 +69,11 @@ def call_s(
     count: int = READINGS,
     minimum: int = 1,
 ) -> float:
-    """Return seconds per warm call: the low median of several readings, which skips slow first readings.
+    """Return seconds per warm call, as the low median of several readings, which ignores slow first readings.
 
-    `count` readings are taken; once `enough_s` seconds have passed, `minimum` readings suffice. If half the readings
-    are unusable, more calls in a row are timed per reading.
-    Raises NoTimeError if no reading is usable within `most_s`.
+    Takes `count` usable readings, but after `enough_s` seconds, `minimum` usable readings suffice. If at least half of
+    the readings are unusable, starts again with more calls in a row per reading.
+    Raises NoTimeError if no reading is usable within `most_s` seconds.
     """
     started, calls = now(), 1
     while True:
@@ -86,7 +87,7 @@ def call_s(
                 break
             if over and attempt >= LEAST_ATTEMPTS:
                 break
-        # If an attempt takes longer than `enough_s`, more calls in a row would only make it slower.
+        # Do not start again if an attempt already takes longer than `enough_s`: more calls would take even longer.
         last = over or calls * GROWTH > MOST_CALLS or spent > enough_s * attempt
         if times and (last or 2 * len(times) > attempt):
             return median_low(times)

@@ -1,6 +1,6 @@
 """Read system counters. They only rise, so the difference between two readings describes the time between them.
 
-Reading them takes under a millisecond (they are in a few small kernel files), and is done between samples.
+The counters are in a few small kernel files. All are read between samples, in less than a millisecond.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _PAGE = 4096
 # The kernel's names for temperature sensors inside processors.
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
-# Seconds that work must last for its measured energy to be correct within a few percent. RAPL updates its counter
-# every millisecond, NVML every 20 to 100 ms (PETSc manual, section on energy).
+# Minimum seconds of work for which an energy counter gives the energy within a few percent: on a CPU (RAPL), and on an
+# NVIDIA GPU (NVML). RAPL updates its counter every millisecond, NVML every 20 to 100 ms (PETSc manual, section on
+# energy).
 RAPL_LEAST_S, NVML_LEAST_S = 0.5, 3.0
 
 Values = dict[str, float | None]
@@ -37,14 +38,19 @@ Values = dict[str, float | None]
 class Totals:
     """Totals since the machine or this process started, in seconds unless noted; 0 if there is no counter.
 
-    time_s: the monotonic clock. busy_s: CPU time used by all processes, on all cores. own_s: CPU time used by this
-    process and its children. stolen_s: CPU time withheld by the hypervisor. allowed_busy_s: CPU time used by all
-    processes on this process's CPUs. queued_s: time during which some task waited for a core. stalled_s: time during
-    which some task waited for memory; None if the kernel has no pressure stall information (PSI). pages: pages moved
-    to and from disk for lack of memory. periods: number of cgroup quota periods. quota_hits: number of those in which
-    tasks were throttled. heat_throttles: number of times heat lowered the processor clock. stops: number of times
-    this process was continued after SIGSTOP, since `count_stops`. paused_s: time during which this process was
-    suspended, according to `running_time`.
+    time_s: the monotonic clock.
+    busy_s: CPU time used by all processes, on all cores.
+    allowed_busy_s: CPU time used by all processes on the CPUs in this process's affinity.
+    own_s: CPU time used by this process and its children.
+    stolen_s: CPU time withheld by the hypervisor.
+    queued_s: time during which some task waited for a core.
+    stalled_s: time during which some task waited for memory; None if the kernel has no pressure stall information.
+    pages: number of pages moved to and from disk for lack of memory; 0 if `stalled_s` is known.
+    periods: number of cgroup quota periods.
+    quota_hits: number of quota periods in which tasks were throttled.
+    heat_throttles: number of times heat lowered the processor clock.
+    stops: number of times this process was continued after SIGSTOP, since the call of `count_stops`.
+    paused_s: time during which this process was suspended, according to `running_time`.
     """
 
     time_s: float
@@ -68,7 +74,7 @@ _servers: set[int] = set()
 
 
 def count_stops() -> None:
-    """Start to count how often this process continues after a stop (SIGCONT), which no other counter shows."""
+    """Start to count how often this process continues after a stop (SIGCONT), since no other counter shows stops."""
 
     def count_continue(*_: object) -> None:
         global _stops
@@ -147,7 +153,7 @@ def read_key_values(path: Path) -> dict[str, str]:
 
 
 def quota_periods(root: Path = ROOT) -> tuple[float, float]:
-    """Return the number of quota periods in this process's cgroups, and of those in which tasks were throttled."""
+    """Return the number of quota periods in this process's cgroups, and the number of periods with throttled tasks."""
     stats = [read_key_values(folder / "cpu.stat") for folder in cgroup_folders(root)]
     return (
         sum(parse_decimal(stat.get("nr_periods", "")) or 0.0 for stat in stats),
@@ -209,9 +215,10 @@ def find_energy_counters(root: Path = ROOT) -> list[Path]:
 class Counters:
     """Functions to read one device's current state.
 
-    values: clocks, temperature, power and utilisation. flags: disturbances. joules: energy since a fixed past
-    time, None without a counter. least_s: seconds that work must last for a usable energy reading, given how often the
-    counter is updated.
+    values: returns clocks, temperature, power and utilisation, by the names in `machine_state.Reading`.
+    flags: returns a flag for each present disturbance.
+    joules: returns the energy used since a fixed past time; None without a counter.
+    least_s: minimum seconds of work for a usable energy reading, since the counter is updated only now and then.
     """
 
     values: Callable[[], Values] = dict
@@ -245,7 +252,7 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
         return (after - before) / (now - then) if after > before else None
 
     def read() -> Values:
-        # Use the core this process just ran on, since other cores may be asleep.
+        # Read the clock of the core that this process just ran on, since other cores may be asleep.
         core = process.cpu_num() if hasattr(process, "cpu_num") else 0
         # Only cpufreq shows a measured clock: in a virtual machine, /proc/cpuinfo shows the nominal clock.
         kilohertz = read_number(root / f"sys/devices/system/cpu/cpu{core}/cpufreq/scaling_cur_freq")
@@ -263,7 +270,7 @@ def gpu_counters(device: str, library: Any = None) -> Counters:
     """Return NVML counters for a GPU's clocks, temperature, power, utilisation, energy and disturbances.
 
     The counters are empty if NVML does not answer or cannot identify the device. For a MIG slice, only clocks,
-    temperature and throttling are read, since all slices share these. library: replaces pynvml.
+    temperature and throttling are read, since all slices share these. library: pynvml, or a fake in tests.
     """
     library = library or nvml.load_pynvml()
     lookup = nvml.find_device(device, library)

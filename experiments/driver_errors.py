@@ -1,4 +1,4 @@
-"""Give advice on GPU and driver errors, found by the message from NVML, CUDA or torch."""
+"""Give advice on GPU and driver errors, chosen by the error message from NVML, CUDA or torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _AGAIN = "start the container again; if that does not help, restart its host, or
 _RESTART = "restart the machine, or install the driver again (sudo dmesg | grep -i nvrm says more)"
 _NO_DRIVER = r"library not found|driver not loaded|no nvidia driver"
 
-# (error pattern, advice, advice inside a container or '' for the same advice). The first pattern that matches counts.
+# Each entry is (error pattern, advice, advice inside a container). The last is '' if the same advice holds inside a
+# container. The first entry whose pattern matches the error is used.
 _ADVICE: tuple[tuple[str, str, str], ...] = (
     (_NO_DRIVER, _INSTALL, _ATTACH),
     (r"version mismatch|\berror 803\b",
@@ -43,7 +44,7 @@ _ADVICE: tuple[tuple[str, str, str], ...] = (
      ""),
     (r"ecc error", "its memory is damaged: reset it (sudo nvidia-smi -r), and replace it if the error returns", ""),
     (r"no kernel image", "this build of torch has no code for this GPU: install another build", ""),
-    # A container loses its GPU, with this error, when the host runs `systemctl daemon-reload`.
+    # A container loses its GPU with this error if its host runs `systemctl daemon-reload`.
     (r"unknown error", _RESTART, _AGAIN),
 )  # fmt: skip
 
@@ -72,7 +73,7 @@ def means_no_driver(message: str) -> bool:
 def in_container(root: Path = ROOT) -> bool:
     """True if this process runs in a Docker, Podman, Kubernetes or LXC container."""
     marks = (".dockerenv", "run/.containerenv", "run/systemd/container", "var/run/secrets/kubernetes.io")
-    # Path.exists raises PermissionError for an inaccessible folder.
+    # Use os.path.exists, since Path.exists raises PermissionError for a path in an inaccessible folder.
     if any(os.path.exists(root / mark) for mark in marks):  # noqa: PTH110
         return True
     try:

@@ -12,22 +12,24 @@ from experiments.kernels.cuda_compile import cupy_package
 from experiments.registry import Experiment, experiments
 from experiments.sweep import preset_path
 
-# The listing shows what this preset measures; it is the largest one.
+# The listing shows the points in this preset, since it is the largest preset.
 PRESET = "full"
 
 
 def list_experiments() -> dict[str, Any]:
     """Return the output for `list --json`, without opening a device.
 
-    devices: node record entries. left_out: one line per unusable device. experiments: for each name, the experiment's
-    description, its parameters, and an entry per kind of device. The entry's name lists the devices on this machine,
-    or gives the maker if there are none. It says if the preset measures the experiment on this kind, which libraries
-    run there, and if these are all libraries in the preset.
+    devices: entries as in a node record. left_out: one line per unusable device. experiments: for each experiment,
+    its description, its parameters, and `devices` with an entry per kind of device. An entry's key names this machine's
+    devices of that kind; if there are none, the key is the kind's maker. Each entry has three fields:
+    asked: True if the preset measures the experiment on this kind of device.
+    libraries: the preset's libraries for the experiment that this kind of device supports.
+    all: True if this kind of device supports all these libraries in the preset.
     """
     from ruamel.yaml import YAML
 
     devices, left_out = detect()
-    # Do not validate the preset: validating is slow, and the tests validate our own presets.
+    # Do not validate the preset, since validation is slow and the tests already validate this project's presets.
     parts = YAML(typ="safe").load(preset_path(PRESET))["experiments"]
     columns = {}
     for kind in KINDS:

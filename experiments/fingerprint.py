@@ -36,8 +36,8 @@ PACKAGES = (
 def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str, Any]:
     """Return the node record (`contract.node`), without the end time.
 
-    before: an earlier record, to keep its node name (`hardware.identity`). Raises StudyError if torch cannot be
-    loaded, or if a GPU in the earlier record does not answer now.
+    before: the file with an earlier record, whose node name is kept if it fits this machine (`hardware.identity`).
+    Raises StudyError if torch cannot be loaded, or if a GPU in the earlier record does not answer now.
     """
     torch, refusal = load_torch()
     if torch is None:

@@ -24,8 +24,9 @@ Card = dict[str, Any]
 def list_gpus() -> list[Card]:
     """Return node record entries: NVIDIA GPUs from NVML, then GPUs that only torch names.
 
-    GPUs seen by torch are listed even if they are unusable. For NVIDIA GPUs, torch is asked only if NVML does not
-    answer, shows no GPU, shows one without a name, or shows one split by MIG, since torch names the slice.
+    GPUs that torch sees are listed even if torch cannot use them. torch is asked for NVIDIA GPUs only if NVML does not
+    suffice: if NVML does not answer, shows no GPU, shows a GPU without a name, or shows a GPU that is split by MIG,
+    since only torch names the slice.
     """
     cards = nvml.nvidia_gpus()
     # If NVML suffices, `cards` already contains all NVIDIA GPUs that torch sees.
@@ -53,7 +54,10 @@ def is_nameless(card: Mapping[str, Any]) -> bool:
 
 
 def _torch_may_see_more(nvml_suffices: bool) -> bool:
-    """True if torch may see GPUs that NVML does not name. This reads torch's version file, to avoid loading torch."""
+    """True if torch may see GPUs that NVML does not name.
+
+    Unless torch is loaded already, only its version file is read, to avoid loading torch.
+    """
     from experiments.devices.accelerator import is_torch_loaded
 
     if is_torch_loaded() or sys.platform == "darwin":
@@ -63,7 +67,7 @@ def _torch_may_see_more(nvml_suffices: bool) -> bool:
         return False
     try:
         built = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
-    except Exception:  # the file is not as in torch 2, so ask torch itself
+    except Exception:  # the version file is not as in torch 2: only torch itself can tell
         return True
     if built.get("hip") or built.get("xpu"):
         return True
@@ -94,14 +98,17 @@ class Change:
 
 
 def compare_gpus(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
-    """Compare a record's GPUs with this machine's. here: `list_gpus()`. A nameless GPU matches any name."""
+    """Compare a record's GPUs with this machine's GPUs. A GPU without a name matches any name.
+
+    here: this machine's GPUs, as `list_gpus` returns them.
+    """
     then = record["hardware"]["gpus"]
     by_torch = {card["name"] for card in then if card.get("known_by") == "torch"}
     by_nvml = [card["name"] for card in then if card.get("known_by") != "torch"]
     if by_nvml and (refused := nvml.refusal()):
         return Change(tuple(by_nvml), f"NVML does not answer ({refused}): {driver_errors.advice(refused)}")
     missing = list((Counter(_known_names(then)) - Counter(_known_names(here))).elements())
-    # Earlier versions of this program recorded other makers' GPUs only in `devices`.
+    # Earlier versions of this program recorded GPUs that are not from NVIDIA only in `devices`.
     devices = [str(device["name"]) for device in record["devices"] if device["kind"] == "gpu"]
     before: Counter[str] = Counter(_known_names(then)) | Counter(devices)
     new = list((Counter(_known_names(here)) - before).elements())[len(then) - len(_known_names(then)) :]

@@ -17,7 +17,7 @@ from contract.errors import StudyError
 from contract.node import INSTANCE, kind_of_node, read_node
 from experiments import counters, gpus, memory_limit, nvml, processor, topology
 
-# The host's permanent id, else its boot id (most containers have no machine-id).
+# Files with an id of the host, in the order to try: the permanent id, which most containers lack, and the boot's id.
 _HOST_IDS = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
 
 
@@ -25,9 +25,10 @@ _HOST_IDS = (Path("/etc/machine-id"), Path("/proc/sys/kernel/random/boot_id"))
 def cpu() -> dict[str, Any]:
     """Describe the processor. Only the keys model and usable_cores are always present.
 
-    Keys: model, vendor, family, model_number, architecture, sockets, cores (physical, in the machine),
-    usable_cores (`usable_cores`), quota (cores granted by a cgroup, if fewer), threads_per_core, kinds (if core
-    kinds differ), simd, matrix, caches (bytes and instances per level), virtual, unknown (names without a value).
+    Keys: model, vendor, family, model_number, architecture, sockets, cores (physical cores in the machine),
+    usable_cores (as from the function `usable_cores`), quota (cores granted by a cgroup, if fewer), threads_per_core,
+    kinds (if the cores are of several kinds), simd, matrix, caches (bytes and instances per level), virtual, unknown
+    (the names of keys for which the system gives no value).
     """
     return processor.describe(topology.allowed_cpus(), counters.cpu_quota())
 
@@ -40,9 +41,9 @@ def usable_cores() -> int:
 def refuse_partial_allocation() -> None:
     """Raise StudyError if Slurm gave this job more processors than this process may use.
 
-    A step in an exclusive job has the machine to itself, but Slurm still binds it to the cores it requested.
+    Even in an exclusive job, which gets the whole machine, Slurm binds each step to the cores that the step requested.
     """
-    # Try a second name too, since Snakemake unsets the first for its child processes.
+    # Try a second variable too, since Snakemake unsets the first variable for its child processes.
     name = "SLURM_JOB_CPUS_PER_NODE"
     granted = re.match(r"\d+", os.environ.get(name) or os.environ.get(f"{name}_PACK_GROUP_0", ""))
     if granted and int(granted[0]) > (bound := len(topology.allowed_cpus())):
@@ -64,11 +65,12 @@ def memory_bytes() -> int:
 
 
 def identity(described: Path | None = None) -> tuple[str, str]:
-    """Return this machine's kind and instance; keep those in the record `described` if it fits this machine.
+    """Return this machine's kind and instance, which form the node's name.
 
-    With the same names, earlier rounds stay valid after a change to the system image or to this program. A GPU that
-    does not answer now does not change the names. If the record is lost, they come from the folder `nodes` beside it,
-    if that has exactly one node with this kind.
+    described: the file with an earlier record. If the record may describe this machine, return its kind and instance:
+    then a change to the system image or to this program, or a GPU that does not answer now, does not change the node's
+    name, and earlier rounds stay valid. If the record is lost or does not fit, and the folder `nodes` beside it has
+    rounds of exactly one instance with this machine's kind, return that instance.
     """
     if described and described.exists():
         with suppress(StudyError):
@@ -86,7 +88,7 @@ def identity(described: Path | None = None) -> tuple[str, str]:
 
 
 def _measured_instances(nodes: Path, kind: str) -> list[str]:
-    """List the instances of a kind that have rounds in `nodes`; '' stands for a node name without an instance."""
+    """List the instances of a kind that have rounds in `nodes`; an instance is '' if the node's name contains none."""
     names = {path.parent.name for path in nodes.glob("*/[!.]*.parquet")}
     instances = {name.partition(".")[2] for name in names if kind_of_node(name) == kind}
     return sorted(name for name in instances if not name or re.fullmatch(INSTANCE["pattern"], name))
@@ -95,7 +97,7 @@ def _measured_instances(nodes: Path, kind: str) -> list[str]:
 def machine_kind() -> str:
     """Return a readable, stable name for this kind of machine, with a hash of its hardware.
 
-    It contains no person, host or serial number; machines with equal hardware share it.
+    The name contains no user name, host name or serial number. Machines with equal hardware have the same name.
     """
     return _kind_name(cpu(), [card["name"] for card in gpus.list_gpus()])
 
@@ -103,7 +105,8 @@ def machine_kind() -> str:
 def _kind_name(about: Mapping[str, Any], cards: Sequence[str]) -> str:
     """Return the kind for a processor (described by `cpu`) and GPU names."""
     facts = {key: about.get(key, "") for key in ("model", "vendor", "family", "model_number", "usable_cores", "simd")}
-    # Add these keys only if they are present, so that names from before the keys existed do not change.
+    # Hash these keys only if they are present: earlier versions lacked them, and the kinds of machines without these
+    # keys must not change.
     facts |= {key: about[key] for key in ("kinds", "quota") if key in about}
     digest = hashlib.sha256(json.dumps([facts, cards], sort_keys=True).encode()).hexdigest()[:6]
     words = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@.*|\d+-core processor|processor", " ", about["model"].lower())
@@ -121,7 +124,7 @@ def _slug(words: str) -> str:
 
 
 def _matches(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
-    """True if a record may describe this machine: every fact that can be read now is unchanged."""
+    """True if a record may describe this machine: every fact in its kind that can be read now is unchanged."""
     then, now = record["hardware"]["cpu"], cpu()
     if record["kind"] == _kind_name(now, [card["name"] for card in here]):
         return True
@@ -138,7 +141,7 @@ def refuse_silent_gpus(where: Path) -> None:
     try:
         record, here = read_node(where), gpus.list_gpus()
     except StudyError:
-        return  # an unreadable record is written again
+        return  # the caller replaces an unreadable record
     _refuse_silent_gpus(record, here, where)
 
 

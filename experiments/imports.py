@@ -24,9 +24,9 @@ OURS = ("contract", "experiments", "report", "studies", "workflow", "tests")
 
 
 def explain_import_error(error: BaseException) -> Unsupported | None:
-    """Return an error with a remedy for a missing or broken library; None for any other error.
+    """Return an Unsupported error with a remedy if a library is missing or broken; None for any other error.
 
-    Raises the ModuleNotFoundError for a module in this project or in the standard library.
+    Raises the original ModuleNotFoundError if the missing module is in this project or in the standard library.
     """
     cause = root_cause(error)
     if isinstance(cause, ModuleNotFoundError) and not is_installed((cause.name or "").partition(".")[0]):
@@ -42,7 +42,7 @@ def explain_import_error(error: BaseException) -> Unsupported | None:
 
 
 def is_installed(library: str) -> bool:
-    """True if the library can be found, or if the name is '' (an error without a name)."""
+    """True if the library is installed, or if `library` is '' (as for an import error that names no module)."""
     return not library or importlib.util.find_spec(library) is not None
 
 
@@ -99,7 +99,7 @@ def _requirements(name: str) -> list[Requirement]:
 
 
 def torch_dependents() -> Iterable[str]:
-    """Yield the installed modules, except ours, whose metadata requires torch."""
+    """Yield the installed modules whose distribution requires torch, except this project's own modules."""
     for module, names in metadata.packages_distributions().items():
         if module not in OURS and any(
             canonical_name(need.name) == "torch" for name in names for need in _requirements(name)
@@ -111,7 +111,7 @@ def import_failure(module: str) -> str:
     """Import a module; return the root error's first line, or '' on success."""
     try:
         importlib.import_module(module)
-    except Exception as error:  # libraries check each other during import, and may raise any type
+    except Exception as error:  # a library may check other libraries during its import, and raise any exception
         return (str(root_cause(error)).splitlines() or [type(error).__name__])[0]
     return ""
 

@@ -1,7 +1,7 @@
 """Jobs (one experiment on one device, with resolved points) and plans.
 
-A job contains all that measuring needs, so that no process has to load the preset and all experiment modules, which
-takes a second.
+A job contains everything that is needed to measure its points. Without jobs, each process would have to load the preset
+and all experiment modules, which takes a second.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from experiments.user_models import VARIABLE
 COMMON = ("backend", "dtype", "threads")
 # Name prefixes for libraries that need no torch: our own kernels, and table libraries.
 WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars", "xgboost", "lightgbm", "sklearn")
-# The library used to time the start without torch.
+# The library with which the start of a measuring process without torch is timed; also the key for that time in plans.
 NO_TORCH = "llvm"
 # Seconds per job outside its measuring process, for Snakemake's scheduling and for the parent's imports and writes.
 JOB_S = 1.25
-# A point counts as hanging if it takes HANG_S plus HANG_FACTOR times its budget longer than predicted.
+# A point counts as hanging if its time exceeds the predicted time by HANG_S seconds plus HANG_FACTOR times the point's
+# budget.
 HANG_S, HANG_FACTOR = 60.0, 5.0
-# Extra seconds, since `torch.compile` and AMD's MIOpen compile kernels at the first call for each shape.
+# COMPILE_S: extra seconds in a point's timeout if kernels are compiled at the first call for each shape.
+# COMPILED: the backends that compile kernels at the first call (`torch.compile`).
+# COMPILING_MAKERS: the makers of GPUs whose libraries compile kernels at the first call (AMD's MIOpen).
 COMPILE_S, COMPILED, COMPILING_MAKERS = 120.0, ("inductor",), ("AMD",)
-# Increase when earlier plan files become unreadable.
+# Version of the plan file's format. Increase it if this program can no longer read earlier plan files.
 PLAN_SCHEMA = 3
 
 
@@ -37,11 +40,14 @@ PLAN_SCHEMA = 3
 class Point:
     """One combination of an experiment's parameters.
 
-    point_s: seconds for warm-up and samples. rounds: the point is measured only in this many rounds, from the first on.
-    value: 1 if a comparison requires the point, 2 if it adds to a comparison, 3 if it is a detail. environment:
-    variables for its measuring process. predicted_s: predicted seconds per round, including set-up and check. call_s:
-    predicted seconds per call; None if unknown. memory: bytes needed; None if unknown. left_out: the plan's reason to
-    omit the point; '' if it is measured.
+    point_s: the budget for warm-up and samples, in seconds per round.
+    rounds: number of rounds that measure the point, from the first round on.
+    value: 1 if a comparison requires the point, 2 if the point adds to a comparison, 3 if the point is a detail.
+    environment: environment variables for the point's measuring process.
+    predicted_s: predicted seconds per round, including set-up and check.
+    call_s: predicted seconds per call; None if unknown.
+    memory: number of bytes that the point needs; None if unknown.
+    left_out: the plan's reason to omit the point; '' if the point is measured.
     """
 
     experiment: str
@@ -74,7 +80,7 @@ class Point:
 
     @property
     def process_key(self) -> tuple[tuple[str, str], ...]:
-        """Key to group points by measuring process: points with equal environments share a process."""
+        """Key of the point's measuring process: points with equal environment variables share a process."""
         return tuple(sorted(self.environment.items()))
 
     @property
@@ -91,11 +97,14 @@ def needs_torch(params: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Job:
-    """One experiment on one device: its limits and its points, for all rounds.
+    """One experiment on one device, with its limits and its points for all rounds.
 
-    kind: device kind. start_s: seconds until a measuring process is ready. hang_s: extra seconds before a point
-    counts as hanging. lasting: its points use exactly their budget. stage: the job starts after all rounds of jobs in
-    lower stages. The other limits are documented in `experiments.sweep.Sweep`.
+    kind: the device's kind, cpu or gpu.
+    target, round_s, max_samples: limits from the preset (`experiments.sweep.preset_schema`).
+    start_s: predicted seconds until a measuring process is ready.
+    stage: the job starts after all rounds of the jobs in lower stages.
+    hang_s: extra seconds before a point counts as hanging.
+    lasting: True if each point uses exactly its budget.
     """
 
     experiment: str
@@ -117,7 +126,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """The prefix for its file names: gemm.cuda-0."""
+        """Prefix for the names of the job's files, for example gemm.cuda-0."""
         return f"{self.experiment}.{self.device.replace(':', '-')}"
 
     def order(self, point: Point) -> dict[str, Any]:
@@ -126,7 +135,7 @@ class Job:
             "experiment": self.experiment,
             "device": self.device,
             "params": dict(point.params),
-            # Values from the plan, to save the measuring process a probe.
+            # With the plan's predictions, the measuring process may not have to probe the point.
             "known": {"call_s": point.call_s, "memory": point.memory},
             "policy": {"target": self.target, "budget_s": point.point_s, "max_samples": self.max_samples},
         }
@@ -155,7 +164,7 @@ class Job:
         return processes * self.start_s + min(sum(point.predicted_s for point in points), self.round_s + longest)
 
     def leave_out(self, omitted: Mapping[Point, str]) -> Job:
-        """Return the job with some points left out. omitted: their reasons."""
+        """Return the job with the points in `omitted` left out. omitted: the reason for each point."""
         return replace(
             self, points=tuple(replace(point, left_out=omitted.get(point, point.left_out)) for point in self.points)
         )
@@ -183,10 +192,13 @@ class Job:
 
 @dataclass(frozen=True)
 class Plan:
-    """A run's jobs, in measuring order within each stage, and the round count.
+    """A run's jobs and its number of rounds.
 
-    preset: name or path. budget_min: budget in minutes; None for no limit. asked: the preset digest (`sweeps`) and the
-    requested budget (`budget_min`, 0 for none); empty in plans from earlier versions.
+    jobs: the jobs; those in the same stage are in the order in which each round measures them.
+    preset: the preset's name or path.
+    budget_min: the budget in minutes; None for no limit.
+    asked: the user's request, with the keys `sweeps` (a digest of the preset and the user's models) and `budget_min`
+        (the requested budget in minutes; 0 for none). Empty in plans from earlier versions of this program.
     """
 
     jobs: tuple[Job, ...]
@@ -220,7 +232,7 @@ class Plan:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """Return the plan as JSON data; `seconds` holds the predicted seconds per job and round."""
+        """Return the plan as JSON data; its key `seconds` maps each job's name to the predicted seconds per round."""
         return {
             "schema": PLAN_SCHEMA,
             "preset": self.preset,

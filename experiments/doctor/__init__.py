@@ -16,11 +16,12 @@ ROOT = Path("/")
 def examine(device: str | None = None, results: Path = Path("results"), root: Path = ROOT) -> list[Finding]:
     """Run all checks, for all devices or for one; the machine and its CPU are always checked.
 
-    Takes a few seconds, including one to watch other processes. Raises StudyError for an invalid device name.
+    The checks take a few seconds; during one of these seconds, `doctor` only observes how much CPU time other
+    processes use. Raises StudyError for an invalid device name.
     """
     if device is not None and not re.fullmatch(r"cpu|mps|(cuda|xpu):\d+", device):
         raise StudyError(f"--device {device}: not a device name. Use cpu, cuda:0, cuda:1, …, xpu:0, mps")
-    # Check the machine first: the other checks load libraries, which keeps cores busy.
+    # Check the machine first: the other checks load libraries, and this work would look like load on the machine.
     findings = [
         *machine_checks.examine(root, results),
         plan_checks.predictions(results),

@@ -25,8 +25,11 @@ _NONE = "no GPU"
 class Torch:
     """The installed torch build.
 
-    cuda, hip: the version that torch was built for; None if it was built without. sees: True if torch sees a GPU.
-    left_out: reasons why visible GPUs are unusable.
+    version: torch's own version; '' if torch cannot be loaded.
+    cuda: the CUDA version that torch was built for; None if torch was built without CUDA.
+    hip: the HIP version that torch was built for; None if torch was built without HIP.
+    sees: True if torch sees a GPU.
+    left_out: for each GPU that torch sees but cannot use, the reason.
     """
 
     version: str
@@ -37,7 +40,7 @@ class Torch:
 
 
 def installed_torch() -> Torch:
-    """Describe the installed torch; the version is '' if it cannot be loaded."""
+    """Load torch and describe its build."""
     torch, _ = load_torch()
     if torch is None:
         return Torch("", None, None, sees=False)
@@ -53,7 +56,10 @@ def has_nvidia_card(root: Path) -> bool:
 
 
 def missing_gpu(refusal: str, torch: Torch, root: Path) -> Finding:
-    """Return the finding if NVML shows no GPU. refusal: NVML's error, or "no GPU"."""
+    """Return the finding for a machine on which NVML shows no GPU.
+
+    refusal: NVML's error message, or "no GPU" if NVML works but lists no GPU.
+    """
     mend = driver_errors.advice(refusal, root)
     if torch.sees and torch.cuda:
         return note("GPU", f"torch sees a GPU, but NVML reports: {refusal}", nvml.Unwatched.SILENT.meaning, mend)
@@ -71,7 +77,8 @@ def missing_gpu(refusal: str, torch: Torch, root: Path) -> Finding:
 def torch_build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None) -> Finding:
     """Check that the torch build fits the GPU and the driver.
 
-    latest: newest CUDA version the driver supports, None if unknown. hidden: CUDA_VISIBLE_DEVICES, if set.
+    latest: the newest CUDA version that the driver supports; None if the driver does not report it.
+    hidden: the value of CUDA_VISIBLE_DEVICES; None if that variable is not set.
     """
     support = (
         f"the driver supports up to CUDA {latest[0]}.{latest[1]}"
@@ -107,7 +114,10 @@ def cupy_install(installed: bool) -> Finding:
 
 
 def examine(root: Path, device: str | None, library: Any = None, torch: Torch | None = None) -> list[Finding]:
-    """Run all GPU checks, or those for torch's `device`. library, torch: replacements in tests."""
+    """Check the GPU setup, and then all GPUs, or only the GPU that torch calls `device`.
+
+    library, torch: tests pass these in place of pynvml and the installed torch.
+    """
     library, torch = library or nvml.load_pynvml(), torch or installed_torch()
     refusal, count = nvml.refusal(library), len(nvml.nvidia_gpus(library))
     findings = [] if count else [missing_gpu(refusal or _NONE, torch, root)]
@@ -139,7 +149,7 @@ def _examine_index(index: int, count: int, library: Any) -> list[Finding]:
 
 
 def _examine_device(device: str, count: int, library: Any) -> list[Finding]:
-    """Check the GPU that torch calls `device`. NVML may give it another index, or not know it."""
+    """Check the GPU that torch calls `device`. NVML may give that GPU another index, or not list it."""
     lookup = nvml.find_device(device, library)
     if lookup.handle is not None:
         index = nvml.ask_number(library, "nvmlDeviceGetIndex", lookup.handle)

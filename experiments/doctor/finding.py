@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Level(StrEnum):
-    """Severity: a warning means wrong or noisy results; a note is information."""
+    """Severity of a finding: a warning means that results would be wrong or noisy; a note only informs."""
 
     WARNING = "warning"
     NOTE = "note"
@@ -19,7 +19,12 @@ class Level(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """A check's result. seen: the observation. why: its consequence. mend: how to fix it, as a command if possible."""
+    """A check's result.
+
+    seen: the observation.
+    why: the observation's consequence for the results.
+    mend: the fix, as a command if possible.
+    """
 
     name: str
     level: Level
@@ -44,7 +49,7 @@ _TITLES = {Level.WARNING: "Will spoil results", Level.NOTE: "Worth knowing", Lev
 
 
 def format_findings(findings: Sequence[Finding], width: int) -> str:
-    """Format the findings, the worst first, and a verdict, wrapped to `width` columns."""
+    """Format the findings, the most severe first, and end with a verdict; wrap lines at `width` columns."""
     column = max((len(finding.name) for finding in findings), default=0) + 2
     blocks = []
     for level, title in _TITLES.items():

@@ -10,7 +10,7 @@ from typing import Any
 from experiments import nvml
 from experiments.doctor.finding import Finding, note, ok, warning
 
-# Up to this many bytes in use may be the driver's own memory.
+# The driver itself uses some GPU memory, so a use of up to this many bytes does not count as another process's.
 _SOME_MEMORY = 2**30
 
 
@@ -54,7 +54,7 @@ def clocks(card: Card) -> Finding | None:
 
 
 def power_limit(card: Card) -> Finding | None:
-    """Check the power limit against the default."""
+    """Check that the power limit is not below its default."""
     limit, usual = card.ask("PowerManagementLimit"), card.ask("PowerManagementDefaultLimit")
     if limit is None or not usual:
         return None
@@ -80,7 +80,7 @@ def throttling(card: Card) -> Finding:
 
 
 def other_processes(card: Card) -> Finding:
-    """Check for other processes on the GPU; report only their names."""
+    """Check for other processes on the GPU; report their number and names, but no command lines."""
     pids = nvml.process_ids(card.handle, card.library) - {os.getpid()}
     names = sorted({_process_name(card.library, pid) for pid in pids})
     use, memory = card.ask("UtilizationRates"), card.ask("MemoryInfo")
@@ -136,8 +136,11 @@ _CHECKS = (persistence, clocks, power_limit, throttling, other_processes, comput
 
 
 def examine_card(card: Card, several: bool) -> list[Finding]:
-    """Run all checks for one GPU. several: True to add the GPU's index to the findings' names."""
+    """Run all checks for one GPU.
+
+    several: True if the machine has several GPUs; the findings' names then contain the GPU's index.
+    """
     prefix = f"GPU {card.index} " if several and card.index is not None else "GPU "
-    # If NVML gives an invalid answer, only the check that asked for it is skipped.
+    # If an invalid answer from NVML makes a check raise an error, skip only that check.
     findings = (nvml.try_question(partial(check, card))[0] for check in _CHECKS)
     return [replace(finding, name=prefix + finding.name) for finding in findings if finding is not None]

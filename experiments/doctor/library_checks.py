@@ -12,7 +12,10 @@ from experiments.doctor.finding import Finding, note, ok, warning
 
 
 def variables(names: Sequence[str]) -> Finding:
-    """Report environment variables that would affect measurements. names: those variables that are set."""
+    """Report environment variables that would affect measurements.
+
+    names: the names of such variables that are set in this process.
+    """
     if not names:
         return ok("variables", "none that change kernels, threads or memory")
     seen = f"{', '.join(names)} change kernels, threads or memory"
@@ -21,7 +24,7 @@ def variables(names: Sequence[str]) -> Finding:
 
 
 def onednn(available: bool) -> Finding:
-    """Check that torch has oneDNN, often the fastest library for matrix products on a CPU."""
+    """Check that torch includes oneDNN, which is often the fastest library for matrix products on a CPU."""
     if available:
         return ok("oneDNN", "included in this build of torch")
     why = "It is often the fastest library on a CPU: without it, a GPU's advantage looks too large."
@@ -30,7 +33,10 @@ def onednn(available: bool) -> Finding:
 
 
 def numba(refusal: str) -> Finding:
-    """Check that Numba loads, since it refuses NumPy versions newer than it knows. refusal: import error, or ''."""
+    """Check that Numba loads, since Numba refuses NumPy versions that are newer than it supports.
+
+    refusal: the error from importing Numba; '' if the import succeeded.
+    """
     if not refusal:
         return ok("Numba", "loads")
     why = "`sequential` is not measured on this CPU, so a GPU's results have no comparison."
@@ -47,7 +53,7 @@ def transformers(failing: Sequence[tuple[str, str]]) -> Finding:
 
 
 def vulkan(loads: bool, wgpu: bool) -> Finding:
-    """Check for Vulkan's loader, if wgpu is installed."""
+    """Check that Vulkan's loader library can be loaded, if wgpu, which needs this library, is installed."""
     if loads or not wgpu:
         return ok("Vulkan", "the loader is installed" if loads else "wgpu is not installed")
     why = "`without-cuda` is measured only through CUDA."
@@ -55,9 +61,9 @@ def vulkan(loads: bool, wgpu: bool) -> Finding:
 
 
 def examine() -> list[Finding]:
-    """Run all checks in this module, in a measuring process's environment."""
+    """Run all checks in this module, with the same environment variables as in a measuring process."""
     names = list(worker_environment.blocked_variables())
-    # Load the libraries in the clean environment, since they read variables during import.
+    # Load the libraries with a measuring process's variables, since libraries read variables during their import.
     with worker_environment.clean_environment_applied():
         torch, refusal = load_torch()
         if torch is None:

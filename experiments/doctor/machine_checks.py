@@ -1,4 +1,7 @@
-"""Check processor, other processes, memory, power and disk space. A check returns None if the system has no data."""
+"""Check processor, other processes, memory, power and disk space.
+
+A check returns None if the system does not provide the data for the check.
+"""
 
 from __future__ import annotations
 
@@ -27,27 +30,29 @@ from experiments.topology import (
     read_text,
 )
 
-# Seconds to watch other processes; a process is named if it uses more than this share of a core.
+# WATCH_S: seconds during which the CPU time of other processes is observed.
+# _NAMED_SHARE: a finding names a process only if the process uses more than this share of a core.
 WATCH_S, _NAMED_SHARE = 1.0, 0.05
-# A note is shown above these shares: load from other processes on all cores, and time stolen since boot.
+# _SOME_LOAD: above this share of all cores, a note reports the load from other processes.
+# _SOME_STEAL: above this share of the time since boot, a note reports the time stolen by the hypervisor.
 _SOME_LOAD, _SOME_STEAL = 0.03, 0.005
-# Minimum share of memory that should be available.
+# A warning is shown if at most this share of the memory is available.
 _FEW_MEMORY = 0.3
 # Timeout in seconds for a loopback connection.
 CONNECT_S = 2.0
-# Disk space to require, in bytes: many times the size of a few nodes' samples, tables and figures.
+# Free disk space to require, in bytes. The samples, tables and figures of a few nodes need far less.
 _ROOM_BYTES = 2**30
 # With these drivers, the hardware controls the clock: even "powersave" reaches the highest clock under load.
 _ACTIVE = ("intel_pstate", "amd-pstate-epp")
-# Clock sources readable without a system call.
+# The kernel's clock sources that a process can read without a system call.
 _FAST = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 
 
-# ------------------------------------------------------------------ the processor
+# ------------------------------------------------------------------ checks of the processor
 
 
 def processor_facts(unknown: Sequence[str]) -> Finding:
-    """Report processor facts that the system does not provide. unknown: their names."""
+    """Report the facts about the processor that the system does not provide. unknown: the names of these facts."""
     if not unknown:
         return ok("processor", "model, cores and caches are known")
     why = "They are missing from the machine's record. Without core data, every logical CPU counts as a core."
@@ -70,7 +75,7 @@ def governor(root: Path) -> Finding | None:
 
 
 def boost(root: Path) -> Finding | None:
-    """Check that boost is on, as on users' machines."""
+    """Check that the processor's boost (turbo) clocks are enabled, since without them the processor is slower."""
     no_turbo, generic = read_number(root / CPUS / "intel_pstate/no_turbo"), read_number(root / CPUS / "cpufreq/boost")
     if no_turbo is None and generic is None:
         return None
@@ -81,7 +86,7 @@ def boost(root: Path) -> Finding | None:
 
 
 def heat(root: Path) -> Finding | None:
-    """Check the temperature, and earlier throttling due to heat."""
+    """Check the processor's temperature, and if heat has lowered its clock since boot."""
     thermometer, times = counters.find_temperature_sensor(root), counters.count_heat_throttles(root)
     warmth = read_number(thermometer) if thermometer else None
     limit = read_number(thermometer.with_name("temp1_crit")) if thermometer else None
@@ -133,7 +138,7 @@ def kinds_of_cores(root: Path, allowed: Collection[int]) -> Finding | None:
 
 
 def isolated_cpus(root: Path, allowed: Collection[int]) -> Finding | None:
-    """Check for CPUs isolated from the scheduler."""
+    """Check for CPUs that are isolated from the scheduler (isolcpus), over which it does not spread threads."""
     path = root / CPUS / "isolated"
     if not path.exists():
         return None
@@ -161,7 +166,7 @@ def numa(root: Path) -> Finding | None:
 
 
 def virtualization(machine: bool | None) -> Finding | None:
-    """Check for a virtual machine. machine: None if unknown."""
+    """Report a virtual machine. machine: True on a virtual machine; None if the system does not tell."""
     if machine is None:
         return None
     if not machine:
@@ -186,12 +191,16 @@ def clock_source(root: Path) -> Finding | None:
     return warning("clock source", source, why, mend)
 
 
-# ------------------------------------------------------------------ other processes, memory, power, disk
+# ------------------------------------------------------------------ checks of other processes, memory, power and disk
 
 
 @dataclass(frozen=True)
 class Watched:
-    """Totals before and after watching other processes, and the busiest processes as (name, share of a core)."""
+    """The use of CPU time during an interval.
+
+    before, after: the system's counters at the interval's begin and end.
+    busiest: the busiest other processes as (name, used share of a core).
+    """
 
     before: Totals
     after: Totals
@@ -204,7 +213,7 @@ class Watched:
 
 
 def watch_others(seconds: float) -> Watched:
-    """Sleep for some seconds, and compare all processes' CPU times before and after."""
+    """Read all processes' CPU times before and after a sleep of `seconds`, and return the differences."""
     own = psutil.Process()
     spent = _process_times()
     before = counters.read_totals(own)
@@ -213,7 +222,7 @@ def watch_others(seconds: float) -> Watched:
     used: defaultdict[str, float] = defaultdict(float)
     for pid, (name, total) in _process_times().items():
         if pid != own.pid:
-            # A process that started in between has used all its CPU time in between.
+            # A process that started during the sleep has no earlier reading: all its CPU time is from the sleep.
             used[name] += (total - spent.get(pid, (name, 0.0))[1]) / (after.time_s - before.time_s)
     busiest = sorted(
         ((name, share) for name, share in used.items() if share > _NAMED_SHARE), key=lambda entry: -entry[1]
@@ -222,7 +231,7 @@ def watch_others(seconds: float) -> Watched:
 
 
 def _process_times() -> dict[int, tuple[str, float]]:
-    """Return name and CPU seconds for every readable process, by id."""
+    """Return (name, CPU seconds) by process id, for every process whose times can be read."""
     times = (
         (entry.pid, entry.info["name"], entry.info["cpu_times"]) for entry in psutil.process_iter(["name", "cpu_times"])
     )
@@ -265,8 +274,8 @@ def _steal_since_start() -> float:
 def available_memory(available: float, total: float, stalled: float | None, machine: float = 0.0) -> Finding:
     """Check the available memory.
 
-    total: bytes this process may use. stalled: share of the watched time during which a task waited for memory.
-    machine: the machine's memory in bytes; a cgroup may grant less.
+    total: bytes that this process may use. stalled: share of the observed time during which some task waited for
+    memory; None if unknown. machine: the machine's memory in bytes, which exceeds `total` under a cgroup limit.
     """
     seen = f"{available / 2**30:.1f} of {total / 2**30:.1f} GiB available"
     limited = total < machine
@@ -282,7 +291,11 @@ def available_memory(available: float, total: float, stalled: float | None, mach
 
 
 def battery(plugged: bool | None, profile: str) -> Finding | None:
-    """Check power-saving modes. plugged: None without a battery. profile: the firmware's power profile, or ''."""
+    """Check that no power-saving mode is active.
+
+    plugged: True on mains power, False on battery power, None if the machine has no battery.
+    profile: the firmware's power profile; '' if the firmware has no profiles.
+    """
     if plugged is False:
         why = "On battery a machine lowers its clock and its power limits."
         return warning("power", "on battery", why, "plug it in")
@@ -301,7 +314,7 @@ def disk_space(free: float, place: str) -> Finding:
 
 
 def loopback(refusal: str) -> Finding:
-    """Check network connections within this machine. refusal: the system's error, '' if connecting works."""
+    """Check network connections within this machine. refusal: the system's error; '' if a connection was possible."""
     if not refusal:
         return ok("loopback", "connects")
     return warning(

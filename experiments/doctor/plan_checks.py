@@ -12,18 +12,21 @@ from experiments.jobs import read_plan
 from experiments.node_writer import job_paces
 from experiments.serving import connection_limits
 
-# Accepted range for actual over predicted seconds.
+# A note is shown if a ratio of actual to predicted seconds is outside this range.
 LEAST, MOST = 0.8, 1.25
 
 
 def predictions(results: Path) -> Finding | None:
-    """Compare actual with predicted seconds per experiment, for the last node in `results` with this machine's kind."""
+    """Compare the seconds that each experiment took with the seconds that its plan predicted.
+
+    The times are from the newest node record in `results` for the same kind of machine as this one.
+    """
     records = []
     for path in (results / "nodes").glob(f"*/{RECORD}"):
         try:
             record = read_node(path)
         except StudyError:
-            continue  # reported when the samples are read
+            continue  # an invalid record is reported when its node's samples are read
         if record["kind"] == hardware.machine_kind() and job_paces(record):
             records.append(record)
     if not records:
@@ -37,10 +40,13 @@ def predictions(results: Path) -> Finding | None:
 
 
 def server_load(results: Path) -> Finding | None:
-    """Check that the system allows the connections for the plan's largest server load; None if it plans no load."""
+    """Check that the system allows as many connections as the plan's largest server load needs.
+
+    Returns None if the plan contains no server load.
+    """
     try:
         requests = _most_requests(results / "plan.json")
-    except StudyError:  # nothing is planned yet
+    except StudyError:  # no plan can be read: check a default number of connections
         requests = None
     if requests == 0:
         return None
@@ -56,7 +62,10 @@ def server_load(results: Path) -> Finding | None:
 
 
 def _most_requests(plan: Path) -> int:
-    """Count the requests in the plan's largest server load, 0 without one. Raises StudyError if it cannot be read."""
+    """Count the requests in the plan's largest server load; return 0 if the plan contains no server load.
+
+    Raises StudyError if the plan cannot be read.
+    """
     points = [dict(point.params) for job in read_plan(plan).jobs if job.experiment == "serving" for point in job.points
               if not point.left_out]  # fmt: skip
     return max((point["requests_per_s"] * point["seconds"] for point in points), default=0)

@@ -1,7 +1,8 @@
-"""`preflight`: a short trial before a study on a rented machine. It stores no samples.
+"""`preflight`: a short trial before a study on a rented machine. `preflight` stores no samples.
 
-It first checks torch's profiler, then measures one point per kind in the plan briefly and compares its rate with the
-GPU's rated peaks. A failure here would also occur in the study, but be noticed much later.
+It first checks torch's profiler. It then briefly measures one point of each kind in the plan, and compares the point's
+rate with a range that is derived from the GPU's rated peaks. A failure that `preflight` finds would also occur in the
+study, but would be noticed much later there.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ from experiments.preflight import profiler_check, rate_ranges
 from experiments.preflight.point_kinds import Kind, breadth_first, count_by_job
 from experiments.worker_processes import COMMAND, Worker, Workers, unreadable_answer
 
-# Sampling budget per point in seconds, and maximum samples.
+# BUDGET_S: seconds for warm-up and samples per point. SAMPLES: the maximum number of samples per point.
 BUDGET_S, SAMPLES = 0.15, 8
-# Upper limit for a point's predicted seconds, since `sustained` lasts for minutes in the study, but not here.
+# A point's timeout assumes at most this many predicted seconds. The plan's prediction for `sustained` is minutes, but
+# `preflight` measures it only briefly.
 PREDICTED_S = 15.0
 # Start no further point if fewer seconds than this are left.
 LEAST_S = 1.0
-# Minimum seconds for the profiler check, including torch's start.
+# Leave out the profiler check if fewer seconds than this are available. The check must load torch first.
 PROFILER_S = 10.0
-# Shares of the time limit reserved for the profiler check, and for profiles at the end.
+# PROFILER_SHARE: the profiler check may take at most this share of the time limit.
+# PROFILES_SHARE: this share of the time limit is kept free for the points' profiles, which are taken last.
 PROFILER_SHARE, PROFILES_SHARE = 0.2, 0.1
-# If the reason for an "unsupported" outcome contains one of these, the user can fix it.
+# If the reason for an "unsupported" outcome contains one of these texts, the user can fix the problem.
 MENDABLE = ("is not installed", "cannot be captured")
-# Errors while reading an answer with an unexpected structure.
+# Exceptions that occur when an answer does not have the expected structure.
 UNREADABLE = (LookupError, TypeError, ValueError, AttributeError)
 # This flag is normal for a GPU at full load.
 USUAL = Flag("throttled", "power limit")
@@ -40,7 +43,11 @@ USUAL = Flag("throttled", "power limit")
 
 @dataclass(frozen=True)
 class Line:
-    """One line in the printed table. verdict: ok, note, unsupported, left out; or look, slow, fast (to be checked)."""
+    """A line in the printed table.
+
+    verdict: ok, note, unsupported or left out if the user need not act; look, slow or fast if the user should check
+    the line. what: the point or check. seen: the result. expected: the expected range, if one is known.
+    """
 
     verdict: str
     what: str
@@ -54,7 +61,7 @@ class Line:
         return self.verdict in ("look", "slow", "fast")
 
     def row(self, width: int) -> str:
-        """Format the line; a verdict to be checked is in capitals. width: characters in the second column."""
+        """Format the line; the verdict is in capitals if `needs_a_look`. width: the second column's characters."""
         took = f"{self.seconds:.1f} s" if self.seconds is not None else ""
         expected = f" (expected {self.expected})" if self.expected else ""
         verdict = self.verdict.upper() if self.needs_a_look else self.verdict
@@ -68,11 +75,17 @@ def _print(line: str) -> None:
 
 @dataclass
 class Preflight:
-    """Points to try, the time limit, and the lines so far.
+    """A trial: its points, its time limit, and the table's lines so far.
 
-    gpus: each GPU's name, and its memory in bytes. checked: devices to check the profiler on. command, profiling:
-    command lines for a measuring process and for the profiler check. say: called with each line, by default to print
-    it. absent: a line per missing device. begun: when the time limit starts (time.monotonic).
+    gpus: (name, memory in bytes) of each GPU, by torch's device name.
+    minutes: the time limit.
+    log: the file for the measuring processes' error output.
+    checked: the devices on which to check the profiler.
+    say: called with each formatted line; prints the line by default.
+    command: the command line for a measuring process.
+    profiling: the command line for the profiler check; empty for the default.
+    absent: a line for each planned device that this machine lacks.
+    begun: the start of the time limit, as a reading of time.monotonic.
     """
 
     plan: Plan
@@ -88,7 +101,10 @@ class Preflight:
     lines: list[Line] = field(default_factory=list)
 
     def run(self) -> bool:
-        """Try points until the time is over; return True if any was tried and no line needs a look."""
+        """Try points until the time is over.
+
+        Returns True if no line needs a look, except if the time was over before any point was tried.
+        """
         workers = Workers(self.command, self.log, lambda: None)
         rules = rate_ranges.read_rules()
         kinds = {
@@ -110,7 +126,7 @@ class Preflight:
             try:
                 count, left_here = self._measure_kinds(todo, workers, peaks)
             finally:
-                # Stop the processes, since each can measure only one device.
+                # A measuring process can measure only one device: stop this device's processes before the next device.
                 workers.stop()
             measured, left = measured + count, left + left_here
         self._conclude(measured, left)
@@ -119,7 +135,7 @@ class Preflight:
     def _measure_kinds(
         self, todo: list[Kind], workers: Workers, peaks: rate_ranges.Peaks | None
     ) -> tuple[int, list[Kind]]:
-        """Measure a device's kinds while there is time; return the measured count and the kinds left."""
+        """Measure a device's kinds while time is left; return the number of measured kinds, and the other kinds."""
         profiles: list[Kind] = []
         measured = 0
         while todo and self._remaining_s() >= max(LEAST_S, PROFILES_SHARE * 60 * self.minutes * bool(profiles)):
@@ -134,7 +150,7 @@ class Preflight:
             if answer["status"] == "timeout":
                 # Move the experiment's other points to the end, since they may hang as well.
                 todo.sort(key=lambda waiting: waiting.job.experiment == kind.job.experiment)
-        # Profile last, as in a round, since the profiler slows later timings.
+        # Take the profiles after all timings, as the study does, since the profiler slows later timings.
         while profiles and self._remaining_s() >= LEAST_S:
             self._add_line(self._profile_kind(profiles.pop(0), workers))
         if profiles:
@@ -206,10 +222,10 @@ class Preflight:
 def make_preflight(
     preset: str, plan: Path | None, device: str | None, minutes: float, log: Path, begun: float
 ) -> Preflight:
-    """Prepare the points from a plan, else from a preset, on one device or on all, GPUs first.
+    """Prepare a trial of a plan's points, or of a preset's points if `plan` is None.
 
-    begun: when the time limit starts (time.monotonic). Raises StudyError for a missing device, or a device that the
-    plan does not measure.
+    device: the only device to try; None for all devices. begun: the start of the time limit, as a reading of
+    time.monotonic. Raises StudyError if this machine lacks the device, or the plan does not measure it.
     """
     from experiments import hardware
     from experiments.plan import full_plan
@@ -237,7 +253,10 @@ def make_preflight(
 
 
 def _absent_devices(plan: Plan, known: Sequence[str], reasons: Sequence[str]) -> list[Line]:
-    """Return a line for each planned device that this machine lacks, and one if the machine shows no GPU at all."""
+    """Return a line for each planned device that this machine lacks, and a line if this machine shows no GPU.
+
+    known: the devices on this machine. reasons: for each unusable device, the reason.
+    """
     lacking = sorted({job.device for job in plan.jobs} - set(known))
     lines = [Line("look", device, "the plan measures it, but this machine does not have it") for device in lacking]
     if any(name != "cpu" for name in known):
@@ -247,9 +266,10 @@ def _absent_devices(plan: Plan, known: Sequence[str], reasons: Sequence[str]) ->
 
 
 def _list_devices() -> tuple[list[dict[str, Any]], list[str]]:
-    """Return node record entries for this machine's devices, and the reasons for omitted ones. Raises StudyError.
+    """Return this machine's devices as node record entries, and the reason for each unusable device.
 
-    Runs in a child process: a process that has queried a GPU through torch may look like another program on the GPU.
+    A child process queries the devices, since a process that has queried a GPU through torch may be counted as another
+    program on that GPU later. Raises StudyError if the child process fails.
     """
     program = (
         "import json; from experiments.devices import detect; found, left_out = detect(); "
@@ -271,7 +291,10 @@ def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: rate_rang
 
 
 def _make_order(kind: Kind) -> dict[str, Any]:
-    """Return the order for a kind. Its predicted call time is tiny, so that no point is skipped for its budget."""
+    """Return the order to measure a kind's point briefly.
+
+    The order predicts a tiny call time, so that the measuring process does not skip a point for the small budget.
+    """
     job = replace(kind.job, target=0.5, max_samples=SAMPLES)
     return job.order(replace(kind.point, call_s=1e-5, point_s=BUDGET_S))
 
@@ -302,7 +325,7 @@ def judge(kind: Kind, answer: Mapping[str, Any], peaks: rate_ranges.Peaks | None
 
 
 def _profile_line(title: str, answer: Mapping[str, Any], seconds: float) -> Line:
-    """Return the line for a point's profile: its first values, or the missing metrics."""
+    """Return the line for a point's profile: the first two metrics, or the reason for each missing metric."""
     metrics = answer.get("profiled", [])
     lacking = [f"{metric['metric']}: {metric['reason']}" for metric in metrics if "value" not in metric]
     if answer["status"] != "ok" or lacking:
@@ -315,7 +338,10 @@ def _profile_line(title: str, answer: Mapping[str, Any], seconds: float) -> Line
 
 
 def _verdict(outcome: Mapping[str, Any]) -> str:
-    """Return the verdict for an outcome that is not ok: "unsupported" needs a look only if the user can fix it."""
+    """Return the verdict for an outcome that is not ok.
+
+    An "unsupported" outcome gets the verdict "look" only if the user can fix its cause.
+    """
     if outcome["status"] == "unsupported":
         return "look" if any(words in outcome["reason"] for words in MENDABLE) else "unsupported"
     return "left out" if outcome["status"] == "skipped" else "look"

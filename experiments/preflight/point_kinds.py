@@ -1,4 +1,4 @@
-"""Select one point per kind from a plan; points that differ only in numbers are mostly the same kind."""
+"""Select one point per kind from a plan. Points that differ only in numeric parameters mostly have the same kind."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.preflight.rate_ranges import Rule, find_rule
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind's representative point, and the rule for the point's rate, if there is one."""
+    """A kind's representative point, and the rule in ranges.yaml that gives the point's expected rate, if any."""
 
     job: Job
     point: Point
@@ -32,9 +32,9 @@ class Kind:
 def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
     """Return one point per kind in a job.
 
-    Points belong to one kind if all their text parameters are equal and the same rule applies to them. The quickest
-    point represents its kind. If a rule applies to some of the points with equal text parameters, the others are left
-    out.
+    Points have the same kind if their text parameters and environments are equal, and their rules expect the same
+    range. The quickest point represents its kind. If a rule applies to only some of the points with equal text
+    parameters and environments, the points without a rule are left out.
     """
     groups: dict[tuple[Any, ...], dict[str, Kind]] = {}
     for point in sorted(job.points, key=lambda point: point.predicted_s):
@@ -48,7 +48,10 @@ def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
 
 
 def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
-    """Order all jobs' kinds: each job's first, then those with a rule, then the others, alternating between jobs."""
+    """Return all jobs' kinds in the order to try: first one kind per job, then the kinds with a rule, then the others.
+
+    Within each of the three groups, the kinds alternate between jobs.
+    """
     rows = zip_longest(*(job_kinds(job, rules) for job in jobs))
     first, *later_rows = [[kind for kind in row if kind is not None] for row in rows] or [[]]
     return first + sorted(chain.from_iterable(later_rows), key=lambda kind: kind.rule is None)

@@ -1,8 +1,8 @@
 """Check that torch's profiler does not slow later steps, and records every kernel.
 
 Kineto leaves CUPTI attached after a session, which slows launches (pytorch#144455), unless the environment prevents it
-(`worker_environment.device_variables`). Later sessions may lose their first kernels (pytorch#192021). Both make a GPU
-look idle. `python -m experiments.preflight.profiler_check DEVICE` runs the check and prints JSON.
+(`worker_environment.device_variables`). Later sessions may lose their first kernels (pytorch#192021). Because of either
+bug, a GPU looks idle. `python -m experiments.preflight.profiler_check DEVICE` runs the check and prints JSON.
 """
 
 from __future__ import annotations
@@ -23,20 +23,24 @@ from experiments.children import answer_sender
 from experiments.devices import Device, open_device
 from experiments.workload import Unsupported
 
-# Prefix for the reason if there is nothing to check.
+# Prefix for the reason if torch has no profiler for the device.
 UNSUPPORTED = "unsupported: "
 SESSIONS, STEPS, PAUSE_S = 5, 4, 0.5
-# Seconds that each timing lasts, number of untimed steps before it, and number of timings before the first session.
+# TIMED_S: minimum seconds per timing. UNTIMED: number of warm-up steps before each timing.
+# REPEATS: number of timings before the first profiler session.
 TIMED_S, UNTIMED, REPEATS = 0.3, 5, 3
-# Steps count as slowed if, after profiles, they take this share longer than in the slowest timing before profiles.
+# Largest accepted `ProfilerTimes.slowdown`.
 SLOWER = 0.05
 
 
 @dataclass(frozen=True)
 class ProfilerTimes:
-    """Seconds per step before profiles and after each session, and the records per session (STEPS steps).
+    """Times per step without and after profiler sessions, and the number of records in each session.
 
-    records: kernels, copies and fills on a GPU; operators on a CPU.
+    before_s: seconds per step in each timing before the first session.
+    after_s: seconds per step after each session.
+    records: number of records in each session, which profiles STEPS steps. On a GPU, the records are kernels, copies
+        and fills; on a CPU, they are operators.
     """
 
     before_s: Sequence[float]
@@ -45,22 +49,25 @@ class ProfilerTimes:
 
     @property
     def slowdown(self) -> float:
-        """Share by which the median step after profiles is slower than the slowest timing before them; at least 0."""
+        """Median step time after sessions, divided by the slowest step time before them, minus 1; at least 0."""
         return max(0.0, statistics.median(self.after_s) / max(self.before_s) - 1)
 
     @property
     def lost_sessions(self) -> int:
-        """Number of sessions with fewer records than the fullest one, or with a partial step."""
+        """Number of sessions that lost records.
+
+        A session lost records if another session has more, or if its number of records is not a multiple of STEPS.
+        """
         return sum(count < max(self.records) or count % STEPS != 0 for count in self.records)
 
     @property
     def in_order(self) -> bool:
-        """True if steps are not slowed and no session lost records."""
+        """True if the profiler does not slow later steps, and no session lost records or has none."""
         return self.slowdown <= SLOWER and not self.lost_sessions and max(self.records) > 0
 
     @property
     def summary(self) -> str:
-        """The slowdown and the lost records in one line."""
+        """A line with the step times before and after sessions, and the number of sessions that lost records."""
         times = f"a step takes {statistics.median(self.before_s) * 1e3:.3f} ms before profiles, "
         times += f"{statistics.median(self.after_s) * 1e3:.3f} ms after them"
         if self.slowdown > SLOWER:
@@ -127,9 +134,10 @@ def time_profiler(device: Device) -> ProfilerTimes:
 def run_for_json(
     words: Sequence[str], read: Callable[[Any], Any], variables: Mapping[str, str], limit_s: float | None = None
 ) -> Any:
-    """Run a process; pass the JSON in its last output line to `read`. Raises StudyError with the last error line.
+    """Run a process, parse its last output line as JSON, and return the result of `read` for this JSON.
 
-    words: the command line. variables: added to the clean environment.
+    words: the command line. variables: environment variables to add to `worker_environment.clean_environment`.
+    limit_s: the timeout. Raises StudyError with the last line on stderr if the process prints no readable JSON.
     """
     try:
         ended = subprocess.run(
@@ -152,7 +160,8 @@ def run_for_json(
 def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> tuple[ProfilerTimes | None, str]:
     """Run `time_profiler` for at most `limit_s` seconds, in a process with a measuring process's environment.
 
-    Returns the times (None if the check failed) and a line to print.
+    command: the command line without the device; empty for the default.
+    Returns the times (None if `time_profiler` returned none), and a line to print with the result or the reason.
     """
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler_check")), device]
     try:

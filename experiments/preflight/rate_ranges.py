@@ -1,4 +1,4 @@
-"""Determine the expected ranges for a GPU's rates, which are shares of its rated peaks (ranges.yaml)."""
+"""Determine the range in which a point's rate on a GPU is expected, from the rules and rated peaks in ranges.yaml."""
 
 from __future__ import annotations
 
@@ -11,13 +11,19 @@ from typing import Any
 from contract.files import read_yaml
 
 FILE = Path(__file__).with_name("ranges.yaml")
-# Memory sizes may differ by this share, since torch reports slightly less than the card has.
+# Two memory sizes count as equal if they differ by at most this share, since torch reports slightly less than the card
+# has.
 _SAME_MEMORY = 0.1
 
 
 @dataclass(frozen=True)
 class Rule:
-    """An expected range for some points: a share of the peak named by `of` (flops, memory or link), or seconds."""
+    """A rule from ranges.yaml: the expected rate or time of the points whose parameters satisfy its conditions.
+
+    where: accepted values of parameters. least, most: limits for numeric parameters.
+    of: the rated peak to which `share` refers (flops, memory or link); "seconds" if `range` applies instead.
+    share: the lowest and highest expected share of the peak. range: the shortest and longest expected seconds.
+    """
 
     experiment: str
     of: str
@@ -29,12 +35,12 @@ class Rule:
 
     @property
     def unit(self) -> str:
-        """Unit for the compared value."""
+        """Unit of the values that the rule limits."""
         return {"seconds": "s", "flops": "FLOP/s"}.get(self.of, "B/s")
 
     @property
     def key(self) -> str:
-        """Key shared by rules with equal ranges."""
+        """Key that is equal for rules with equal ranges."""
         return f"{self.of} {self.share} {self.range}"
 
     def applies_to(self, experiment: str, params: Mapping[str, Any]) -> bool:
@@ -49,7 +55,11 @@ class Rule:
 
 @dataclass(frozen=True)
 class Peaks:
-    """A GPU's rated peaks: FLOP/s by number format, memory and link in bytes per second, and the source."""
+    """A GPU's rated peaks.
+
+    flops: FLOP/s by number format. memory: the memory's bytes per second. link: bytes per second between host and
+    GPU, in each direction. source: the document with the figures.
+    """
 
     flops: Mapping[str, float]
     memory: float
@@ -57,7 +67,7 @@ class Peaks:
     source: str
 
     def limits(self, rule: Rule, dtype: str) -> tuple[float, float] | None:
-        """Return the lowest and highest value that a rule allows; None without a peak for this number format."""
+        """Return the lowest and highest value that a rule allows; None if no peak is known for this number format."""
         if rule.of == "seconds":
             return rule.range[0], rule.range[1]
         peak = {"memory": self.memory, "link": self.link}.get(rule.of) or self.flops.get(dtype)
@@ -87,7 +97,7 @@ def find_rule(rules: list[Rule], experiment: str, params: Mapping[str, Any]) -> 
 def rated_peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
     """Return the rated peaks for the GPU that torch calls `name`; None if ranges.yaml has none.
 
-    memory_bytes: distinguishes cards with the same name.
+    memory_bytes: the GPU's memory size, which distinguishes cards with the same name.
     """
     table = read_yaml(FILE)
     for gpu in table["gpus"]:
@@ -108,9 +118,11 @@ def rated_peaks(name: str, memory_bytes: float | None = None) -> Peaks | None:
 
 
 def speed(answer: Mapping[str, Any], rule: Rule | None) -> Value | None:
-    """Return the rate for a point's rule, else the first measured value; None without one.
+    """Return the value of a measured point to compare with its rule; None if the answer contains no value.
 
-    For short calls, the time in a graph is preferred, since launches dominate the time without a graph.
+    The value is a rate if the point's operations or bytes are known and the rule does not expect seconds; otherwise it
+    is the first measured value. If the point was also timed in a graph, the rate is from that time, since launches
+    dominate the time of short calls without a graph.
     """
     good = [part for part in answer.get("parts", []) if part["status"] == "ok" and part["series"]]
     for metric in ("graph_time", "time"):
@@ -134,7 +146,10 @@ _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, 
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """Format a number with three digits and its unit: `612 TFLOP/s`, `5.2 µs`. Shares and counts have no prefix."""
+    """Format a number with three digits and its unit: `612 TFLOP/s`, `5.20 µs`.
+
+    Numbers with the unit "1" (shares and counts) get no unit and no prefix such as T.
+    """
     if unit == "1" or not value:
         return f"{value:.3g}{'' if unit == '1' else f' {unit}'}"
     size, prefix = next((prefix for prefix in _PREFIXES if abs(value) >= 0.9995 * prefix[0]), _PREFIXES[-1])
