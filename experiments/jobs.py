@@ -194,7 +194,7 @@ class Job:
 class Plan:
     """A run's jobs and its number of rounds.
 
-    jobs: the jobs; those in the same stage are in the order in which each round measures them.
+    jobs: the jobs; within a stage, each round measures the jobs in this order.
     preset: the preset's name or path.
     budget_min: the budget in minutes; None for no limit.
     asked: the user's request, with the keys `sweeps` (a digest of the preset and the user's models) and `budget_min`

@@ -16,7 +16,8 @@ from experiments.workload import Dtype, Unsupported
 Observed = dict[str, tuple[float, str]]
 
 DRIVER = re.compile(r"libcuda\.so")
-# CUDA toolkit libraries and related ones, including wheel suffixes.
+# File names of the CUDA toolkit's libraries and of NVIDIA's libraries for use with the toolkit, such as cuDNN and NCCL.
+# Python wheels may add suffixes to the names.
 TOOLKIT = re.compile(
     r"lib(cudart|cublas|cublasLt|cudnn\w*|cufft|cufile|cupti|curand|cusolver\w*|cusparse\w*|nccl|nvJitLink|nvrtc[\w-]*)[.-]"
 )
@@ -55,7 +56,7 @@ def mapped_files(maps: Path = Path("/proc/self/maps")) -> set[str]:
 
 
 def package_folders() -> list[Path]:
-    """Return this environment's package folders; if it is a conda environment, also its root folder."""
+    """Return the Python environment's package folders, and for a conda environment also its root folder."""
     import torch
 
     folders = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), site.getusersitepackages()}
@@ -67,9 +68,10 @@ def package_folders() -> list[Path]:
 
 
 def count_origins(paths: Iterable[str], folders: Iterable[Path]) -> Observed:
-    """Return metrics on the driver and toolkit libraries loaded from outside the given folders.
+    """Return metrics on the loaded driver and toolkit libraries: their number, and if the system provides them.
 
-    Raises Unsupported if no driver was loaded. The metrics contain no path.
+    paths: the loaded files. folders: the environment's package folders. A file outside these folders is from the
+    system. The metrics contain no path. Raises Unsupported if no driver is loaded.
     """
     inside = list(folders)
 

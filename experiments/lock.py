@@ -1,4 +1,4 @@
-"""Lock the node, so that a user measures in only one process at a time, whatever the working folder."""
+"""Lock the node, so that only one of a user's processes measures at a time, even if their working folders differ."""
 
 from __future__ import annotations
 
@@ -34,11 +34,13 @@ def lock_path() -> Path:
 def node_lock(patience_s: float) -> Iterator[None]:
     """Hold the node's lock while measuring.
 
-    The kernel releases the lock when the process ends. If another process holds it, waits up to `patience_s` seconds,
-    since a round whose workflow was killed ends within seconds. Raises StudyError if the lock is still held then.
+    The kernel releases the lock when the process ends. If another process holds the lock, this function waits for up to
+    `patience_s` seconds, since a round whose workflow was killed ends within seconds. Raises StudyError if the other
+    process still holds the lock after this time.
     """
     path = lock_path()
-    # Add up our own sleeps, so that the time does not count while this process is suspended.
+    # Add up the sleeps instead of reading a clock, so that the time during which this process is suspended is not
+    # included.
     waited = 0.0
     while (handle := acquire_lock(path)) is None:
         if waited > patience_s:

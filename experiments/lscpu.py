@@ -13,13 +13,13 @@ from select import select
 from contract.errors import StudyError
 from contract.files import parse_json
 
-# Placeholders for a missing value.
+# Texts that stand for a missing value.
 _NOTHING = re.compile(r"\W*(unknown|none|null|nil|n/?a|undefined|not specified|)\W*", re.IGNORECASE)
 _MOST_OUTPUT, _LONGEST_S = 2**20, 10.0
 
 
 def read_output(*command: str) -> bytes:
-    """Run a command with English output; return up to 1 MiB that it prints within 10 s, b'' if it is missing."""
+    """Run a command in an English locale; return its output, up to 1 MiB and 10 s, or b'' if it cannot be run."""
     printed = b""
     with (
         suppress(OSError, subprocess.SubprocessError),
@@ -78,7 +78,7 @@ def _field_pairs(value: object) -> Iterator[tuple[str, str]]:
 
 
 def split_by_core_kind(fields: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
-    """Split lscpu's fields by core kind, at each "Model name"; the first part also gets the fields before it."""
+    """Split lscpu's fields into a section per core kind. Each "Model name" after the first begins a new section."""
     parts: list[dict[str, str]] = [{}]
     for name, value in fields:
         if name == "Model name" and name in parts[-1]:

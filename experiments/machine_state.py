@@ -1,8 +1,8 @@
 """Record the machine's state beside each sample, and flag disturbances.
 
 Time is divided into windows without gaps. A window ends with the first sample that ends at least WINDOW_S after the
-window began. A sample gets the state during its window; a point's first sample also gets the flags for the set-up
-before it.
+window began. Each sample gets the state during its window; a point's first sample also gets the flags for the set-up
+before the sample.
 
 GPU counters are read while the GPU works, since between samples they would show an idle GPU at a low clock. On a GPU,
 a window therefore ends with the first sample that begins after the window's minimum length.
@@ -20,30 +20,32 @@ from contract.sample_flags import Flag, format_flags, worst_flags
 from experiments import counters, processor, topology
 from experiments.counters import Totals, Values
 
-# Flag samples if other processes use more than this share of all cores. On few cores, tick rounding alone causes
-# several percent in a short window.
+# Flag samples if other processes use more than this share of all cores. A smaller share would cause false flags: on a
+# machine with few cores, rounding the CPU times to ticks alone changes the share by several percent in a short window.
 BUSY_SHARE = 0.10
 # If a point's threads need all cores, flag samples if other processes use more than this many cores. A process that
-# shares a core with a thread takes half of it.
+# shares a core with a thread takes half of that core, which exceeds this threshold.
 CROWDED_CORES = 0.4
-# Thresholds as shares of time or clock. Presets require medians within 5% or better, so disturbances are flagged at 5%.
-# Disturbances that stop all threads at once are flagged at a smaller share.
+# Flag samples if a disturbance exceeds these shares of the time, or of the highest clock. Presets require medians
+# within 5% or better, so the shares are 5%. They are 2% for steal and memory, which stop all threads at once.
 QUEUED_SHARE = 0.05
 CLOCK_DROP = 0.05
 STEAL_SHARE = 0.02
 MEMORY_SHARE = 0.02
-# Threshold on systems without stall counters: 2% of the time, if a page from disk takes 0.1 ms.
+# On systems without a counter for memory stalls, flag samples if more pages than this are moved to and from disk per
+# second. At 0.1 ms per page, these pages take 2% of the time.
 PAGES_PER_S = 200
-# Shorter windows would mean little, since the kernel counts CPU time in ticks of 10 ms.
+# Minimum seconds per window. In a shorter window, CPU times would be too inexact, since the kernel counts them in ticks
+# of 10 ms.
 WINDOW_S = 0.25
-# Windows on a GPU are longer, since drivers average over up to a second. Only a point's first window lasts WINDOW_S, so
-# that short points have a window too.
+# Minimum seconds per window on a GPU, since drivers average over up to a second. A point's first window may be as short
+# as WINDOW_S, so that short points have a window too.
 GPU_WINDOW_S = 1.0
 
 
 @dataclass
 class Reading:
-    """The machine's state around one sample; a value is None if it has no counter."""
+    """The machine's state around one sample; a value is None if the machine has no counter for it."""
 
     elapsed_s: float
     clock_mhz: float | None = None
@@ -58,7 +60,11 @@ class Reading:
 
 @dataclass(frozen=True)
 class Energy:
-    """The device's joules since a fixed time. counted: from its energy counter. summed: power times window lengths."""
+    """The energy in joules that the device has used since a fixed time, measured by two methods.
+
+    counted: the value of the device's energy counter; None if the device has no such counter.
+    summed: the sum of power times window length over all windows.
+    """
 
     counted: float | None
     summed: float
@@ -66,7 +72,7 @@ class Energy:
 
 @dataclass(frozen=True)
 class EnergyUse:
-    """Joules used, and the method's name: `energy` (from the counter) or `energy_from_power`."""
+    """Energy used, in joules. method: `energy` if it was read from an energy counter, else `energy_from_power`."""
 
     joules: float
     method: str
@@ -74,7 +80,7 @@ class EnergyUse:
 
 @dataclass(frozen=True)
 class State:
-    """State during one window."""
+    """State of the machine during one window: the counters' values, and a flag for each disturbance."""
 
     values: Values
     flags: tuple[Flag, ...] = ()
@@ -101,8 +107,9 @@ class Watch:
         self._waiting: list[tuple[Reading, tuple[Flag, ...]]] = []
 
     def begin(self, threads: int = 0) -> None:
-        """Start a new point after its set-up. Its first sample also gets the flags since the last point.
+        """Start a new point, whose set-up has just ended.
 
+        The point's first sample also gets the flags for the time between the last point and this call.
         threads: number of CPU threads in the point's workload.
         """
         self._waiting.clear()
@@ -118,15 +125,19 @@ class Watch:
         self._before = self._state.flags
 
     def look(self) -> None:
-        """Read the counters while the GPU works on a point's first sample, or on the first after the window's end."""
+        """Read the GPU's counters during a point's first sample and whenever a window is over; do nothing on a CPU.
+
+        The caller calls this method while the GPU works on a sample.
+        """
         if self._on_gpu and (self._first or self._window_is_over()):
             self._seen, self._first = self._read_device(), False
 
     def read(self, *sample_flags: Flag) -> Reading:
         """Return the state around the sample that ends now. sample_flags: flags for this sample alone.
 
-        The reading holds the last window's state until a later call closes the current window and updates it.
-        On a GPU, a point's first sample already includes the device state read meanwhile.
+        At first, the reading contains the state during the last closed window. The call that closes the current window
+        replaces it by that window's state. On a GPU, the reading for a point's first sample also contains at first the
+        GPU's state that `look` read during the sample.
         """
         reading = Reading(time.perf_counter() - self._begun)
         self._waiting.append((reading, (*self._before, *sample_flags)))
@@ -147,12 +158,12 @@ class Watch:
         return reading
 
     def energy(self) -> Energy:
-        """Return the device energy until now."""
+        """Return the energy that the device has used until now."""
         running = (self._state.values.get("power_w") or 0.0) * (time.perf_counter() - self._totals.time_s)
         return Energy(self._device.joules(), self._summed + running)
 
     def energy_since(self, then: Energy) -> EnergyUse | None:
-        """Return the energy used since `then`; None without a counter, or after a counter reset."""
+        """Return the energy used since `then`; None if neither energy nor power is known, or the counter was reset."""
         now = self.energy()
         if now.counted is not None and then.counted is not None:
             joules, method = now.counted - then.counted, "energy"
@@ -191,10 +202,14 @@ class Watch:
 
 
 def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]]:
-    """Return the load from other processes and the stolen time between two totals, as shares of `cores`, and flags."""
+    """Compare the counters' totals at the begin and end of an interval.
+
+    Returns two values, and a flag for each disturbance in the interval. The values are the CPU time of other processes
+    and the time stolen by the hypervisor, as shares of the time of all `cores`.
+    """
 
     def rise(name: str) -> float:
-        # Tick rounding can make a difference slightly negative.
+        # A difference can be slightly negative, since the kernel rounds times to ticks.
         then, later = getattr(before, name), getattr(now, name)
         return max(0.0, later - then) if then is not None and later is not None else 0.0
 
@@ -227,13 +242,13 @@ def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, lis
 
 
 def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:
-    """Flag a window in which other processes took cores from the point's threads; 0 threads are never flagged.
+    """Flag a window in which other processes took cores from the point's threads. If `threads` is 0, flag nothing.
 
     On many cores, one other process is only a small share of the load, but synchronized threads all wait for the
     thread that shares a core with it.
     """
     cpus = topology.allowed_cpus()
-    # With more threads than cores, count hardware threads.
+    # If the point has more threads than there are physical cores, count logical CPUs instead of physical cores.
     cores = processor.usable_cores(cpus)
     room = cores if threads <= cores else len(cpus)
     other_cores = max(0.0, now.allowed_busy_s - before.allowed_busy_s - (now.own_s - before.own_s)) / (
@@ -254,6 +269,6 @@ def pause_flag(seconds: float) -> Flag:
 
 
 def clock_flags(clock_mhz: float, highest_mhz: float) -> list[Flag]:
-    """Flag a clock below the highest clock seen so far; without a clock counter, nothing is flagged."""
+    """Flag a clock well below the highest clock seen so far; flag nothing if the clock is unknown (0)."""
     drop = 1 - clock_mhz / highest_mhz if clock_mhz and highest_mhz else 0.0
     return [Flag("clock", f"{drop:.0%} below the highest seen")] if drop > CLOCK_DROP else []

@@ -1,4 +1,7 @@
-"""Write a node's record beside its rounds. The record is partial from the first round on, and sealed after the last."""
+"""Write a node's record into the folder with the node's rounds.
+
+The first round writes a partial record. After the last round, `seal` replaces it by the complete record.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,8 @@ def begin_node(folder: Path, probe: Path, plan: Plan) -> None:
     partial, jobs = folder / PARTIAL, summarize_plan(plan)
     if _read_jobs(partial) != jobs:
         write_node(partial, {**read_node(probe), "jobs": jobs})
-    # A sealed record from earlier belongs to other rounds: remove it, unless it is `probe` itself.
+    # A sealed record in the folder is from an earlier run and describes other rounds: remove it, unless this file is
+    # `probe`.
     if (folder / RECORD).resolve() != probe.resolve():
         (folder / RECORD).unlink(missing_ok=True)
 
@@ -34,7 +38,7 @@ def _read_jobs(partial: Path) -> Any:
 
 
 def summarize_plan(plan: Plan) -> dict[str, Any]:
-    """Return each job's predicted seconds per round and its omitted points, counted by reason."""
+    """Return for each job its predicted seconds per round, and its number of omitted points by reason."""
     numbers = range(1, plan.rounds + 1)
     return {
         job.name: {
@@ -46,9 +50,10 @@ def summarize_plan(plan: Plan) -> dict[str, Any]:
 
 
 def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = None) -> None:
-    """Write a node's record from its rounds; with a plan, include each job's seconds beside the predicted ones.
+    """Write a node's complete record, with facts from its rounds.
 
-    Raises StudyError if a round belongs to another node.
+    probe: the file with this machine's record. rounds: the rounds' files. plan: if given, the record also contains the
+    predicted and the measured seconds of each job. Raises StudyError if a round belongs to another node.
     """
     from contract.sample_table import read_samples
 
@@ -81,7 +86,7 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
 
 
 def _round_seconds(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tuple[float, float]]:
-    """Return (wall seconds, suspended seconds) by round number, which is the last part of a file's name."""
+    """Return (wall seconds, suspended seconds) by round number, which is the last field in a file's name."""
     return {
         int(path.stem.rpartition(".")[2]): (round(about["wall_s"], 2), round(about.get("stood_s", 0.0), 2))
         for path, about in files
@@ -98,7 +103,7 @@ def _move_superseded(folder: Path, keep: set[Path]) -> None:
 
 
 def job_paces(record: dict[str, Any]) -> dict[str, float]:
-    """Return running time divided by predicted time for each job, over the rounds that have both."""
+    """Return the ratio of running time to predicted time for each job, over the rounds that have both times."""
     paces = {}
     for name, job in record.get("jobs", {}).items():
         wall_s = job.get("wall_s", [])

@@ -26,15 +26,15 @@ _REASONS = {
     "nvmlClocksThrottleReasonDisplayClockSetting": "display clock",
 }
 
-# The value of NVML_FI_DEV_POWER_INSTANT, since old library versions lack the constant.
+# The value of NVML_FI_DEV_POWER_INSTANT. Old versions of pynvml do not define this constant.
 _POWER_NOW = 186
-# Answers above these limits mean "not available" (0xFFFFFFFF) or are invalid. The limits are in W or MHz, in bytes, and
-# in GPUs.
+# An answer above its limit is invalid, or means "not available" (0xFFFFFFFF).
+# _MOST: limit for watts and MHz. _MOST_BYTES: limit for memory sizes. _MOST_GPUS: limit for the number of GPUs.
 _MOST, _MOST_BYTES, _MOST_GPUS = 1e5, 2.0**53, 100
 
 
 def placeholder_name(maker: str = "NVIDIA") -> str:
-    """Return the recorded name for a GPU without a name."""
+    """Return the name to record for a GPU whose own name is unknown."""
     return f"{maker} GPU"
 
 
@@ -69,7 +69,7 @@ def nvidia_gpus(library: Any = None) -> list[dict[str, Any]]:
 
 
 def status() -> str:
-    """Return the driver version and GPU count, or NVML's error."""
+    """Return the text for a node record with the driver version and the number of GPUs, or with NVML's error."""
     library = load_pynvml()
     number, refused = _count_gpus(library)
     if refused:
@@ -175,7 +175,7 @@ def _check_text(value: Any) -> str:
 
 
 class Unwatched(StrEnum):
-    """Reason to record a GPU's state only partly or not at all."""
+    """Reason why a GPU's state is not recorded, or only in part."""
 
     MAKER = "not NVIDIA's"
     SILENT = "NVML does not answer"
@@ -193,7 +193,7 @@ class Unwatched(StrEnum):
 
 @dataclass(frozen=True)
 class DeviceLookup:
-    """NVML's handle for a device (None if not identified), and the reason if its state is not fully recorded."""
+    """NVML's handle for a device (None if not found), and the reason if the device's state is not fully recorded."""
 
     handle: Any = None
     unwatched: Unwatched | None = None
@@ -231,11 +231,12 @@ def device_handle(device: str, library: Any) -> Any:
 def _identity_questions(torch: Any, index: int) -> list[tuple[str, Any]]:
     """Return (NVML function, argument) pairs to look up torch's GPU, the most reliable first.
 
-    CUDA's UUID has no prefix; for a MIG slice it identifies the slice or the card, depending on the CUDA version.
+    NVML expects a UUID with the prefix GPU- or MIG-, but CUDA's UUID has no prefix, so both are tried. For a MIG slice,
+    CUDA's UUID identifies the slice or the card, depending on the CUDA version.
     Sources: cuDeviceGetUuid_v2 in the CUDA driver API, nvmlDeviceGetUUID in the NVML API reference.
     """
     if torch.version.cuda is None or not torch.cuda.is_available():
-        return [("nvmlDeviceGetHandleByIndex", index)]  # torch numbers no GPUs here, so the index is NVML's
+        return [("nvmlDeviceGetHandleByIndex", index)]  # torch sees no GPUs, so the index is NVML's
     properties = torch.cuda.get_device_properties(index)
     identity = str(getattr(properties, "uuid", None) or "")
     prefixes = [""] if identity.startswith(("GPU-", "MIG-")) else ["GPU-", "MIG-"]
@@ -256,8 +257,8 @@ def is_mig(handle: Any, library: Any) -> bool:
 def read_power_w(handle: Any, library: Any) -> float | None:
     """Read the GPU's instantaneous power in watts; None if unavailable.
 
-    nvmlDeviceGetPowerUsage is only the fallback: from Ampere on (except GA100) it averages over the last second, so
-    half a second into a load it mostly shows the time before.
+    nvmlDeviceGetPowerUsage is only the fallback: on GPUs from Ampere on (except GA100), it averages over the last
+    second, so soon after a load begins, its result is mostly the power before the load.
     Source: NVML API reference, nvmlDeviceGetPowerUsage and NVML_FI_DEV_POWER_INSTANT.
     """
 

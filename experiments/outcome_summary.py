@@ -1,4 +1,4 @@
-"""Summarize the points' outcomes, for a round in one line, and for a node by status and reason."""
+"""Summarize the outcomes of points: a round's outcomes in one line, a node's outcomes by status and reason."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from typing import Any
 from contract.errors import StudyError
 from contract.node import missing_rounds, read_node, record_path
 
-# Cut reasons to this many characters, to fit one line.
+# Longer reasons are cut to this many characters, so that each reason fits on one line.
 SHOWN = 110
 
 
 def format_outcomes(folders: Iterable[Path]) -> str:
-    """Format each node's failed points, the most frequent reasons first, and its missing rounds.
+    """Format the number of each node's points that are not ok, by reason, and the node's missing rounds.
 
-    folders: node folders, or their parents. A point counts once per round. Raises StudyError if there is no node.
+    The most frequent reason is first. A point that was measured in several rounds counts once per round.
+    folders: node folders, or their parents. Raises StudyError if there is no node.
     """
     places = list(folders)
     nodes = [
@@ -46,7 +47,7 @@ def _node_lines(node: Path) -> Iterable[str]:
             continue
         point = ["round", "experiment", "device", "backend", "dtype", "threads", "params"]
         table = table.assign(lost=table["status"].ne("ok"))
-        # A point is partly ok if it lacks some metric (for example a profile's) but has another.
+        # A point is partly ok if some of its metrics (for example those of its profile) are lost, but not all.
         table["partly"] = table["lost"] & ~table.groupby(point)["lost"].transform("all")
         worst = table.sort_values("lost").drop_duplicates(point, keep="last")
         counts.update(worst[["experiment", "device", "partly", "status", "reason"]].itertuples(index=False, name=None))

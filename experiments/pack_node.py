@@ -11,13 +11,16 @@ from contract.node_pack import MOST_BYTES, ROUND, check_round, make_archive, mak
 from contract.sample_table import read_samples
 
 NODES = Path("results/nodes")
-# Next steps for the user; the issue form is .github/ISSUE_TEMPLATE/hand-in-a-node.yml.
+# Message with the user's next steps. The issue form that it names is .github/ISSUE_TEMPLATE/hand-in-a-node.yml.
 MADE = """See what it changes:  python -m report add {pack} --dry-run
 Hand it in: attach it to the project's issue form "Hand in a node", or add it to data/incoming/ in a pull request."""
 
 
 def find_node(folder: Path) -> Path:
-    """Return `folder` or the only node folder in it. Raises StudyError if there is no node, or several."""
+    """Return `folder` if it is a node's folder, else the only node's folder in it.
+
+    Raises StudyError if `folder` contains no node, or several nodes.
+    """
     if record_path(folder).is_file():
         return folder
     nodes = sorted(place for place in folder.glob("[!.]*") if record_path(place).is_file())
@@ -30,11 +33,12 @@ def find_node(folder: Path) -> Path:
 
 
 def pack_node(folder: Path, out: Path | None = None) -> str:
-    """Pack the node in a folder; return a message about the file.
+    """Pack a node's record and its rounds into a zip file; return a message about the file.
 
-    out: the file to write, by default results/<node>.zip. Only the record and its rounds are packed; superseded rounds
-    and other files are not. Raises StudyError for an invalid round, so that it is fixed before the pack is sent;
-    OSError.
+    folder: the node's folder, or its parent. Superseded rounds and other files in the folder are not packed.
+    out: the file to write, by default results/<node>.zip.
+    Raises StudyError if the node is not valid, so that the user can fix it before sending the file. Raises OSError if
+    the file cannot be written.
     """
     place = find_node(folder)
     record = record_path(place)

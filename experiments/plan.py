@@ -26,31 +26,38 @@ GPU_FLOPS = {
     "float8_e4m3fn": 1979e12, "int8": 1979e12,
 }  # fmt: skip
 GPU_MULTIPROCESSORS = 132
-# Facts about an H100, to plan for a GPU that this machine lacks. Source for the cache: NVIDIA, H100 Tensor Core GPU
-# Architecture, 2022.
+# Data of an H100, with which `plan --gpu` plans for a GPU that this machine lacks. Source for the cache: NVIDIA, H100
+# Tensor Core GPU Architecture, 2022.
 H100 = {"multiprocessors": GPU_MULTIPROCESSORS, "last_level_cache_bytes": 50 << 20}
-# FLOP/s for a 3 GHz core with two 8-wide float32 multiply-adds per cycle. Formats without hardware units are slow.
+# FLOP/s by format, for a 3 GHz core with two 8-wide float32 multiply-adds per cycle. float16 is slow, since such a core
+# has no unit for it.
 CORE_FLOPS = {"float64": 48e9, "float32": 96e9, "bfloat16": 96e9, "float16": 1e9, "int8": 96e9}
-# FLOP/s per core without a library: an interpreted loop, and a compiled scalar loop. The rate for `python` was measured
-# on the machine that calibrated the constants below and in the experiments; `slowdown` compares other machines to it.
+# FLOP/s per core for the backends that use no library: `python` is an interpreted loop, `scalar` a compiled loop. The
+# rate for `python` is from the calibration machine, on which the constants below and in the experiments were measured;
+# `slowdown` compares another machine's rate with this rate.
 LOOP_FLOPS = {"python": 33e6, "scalar": 4e9}
-# A core that reaches at most this rate in a format lacks instructions for it. Libraries then convert the format on one
-# thread, except those in REFUSING, which refuse it at once. Every core supports the formats in EVERYWHERE.
+# EMULATED_FLOPS: a core that reaches at most this rate in a format has no instructions for the format. Most libraries
+# then convert the operands, on one thread.
+# EVERYWHERE: the formats for which every core has instructions.
 EMULATED_FLOPS, EVERYWHERE = 5e9, ("float32", "float64")
+# The libraries that refuse a format without instructions, so that the point takes hardly any time.
 REFUSING = ("onednn", "llvm")
-# Bytes per second at which one core and a GPU draw and check random data.
+# Bytes of random data that one CPU core (CORE_DATA) or a GPU (GPU_DATA) draws and checks per second.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
 # A model's step in eager mode reaches this share of the GPU's FLOP/s.
 STEP_SHARE = 0.3
-# Seconds for cuDNN to plan 16-bit attention for a new shape (measured on a B200: 0.44 forward, 0.55 backward).
+# ATTENTION_S: seconds that cuDNN takes to plan attention for a new shape (measured on a B200: 0.44 forward and 0.55
+# backward). ATTENTION_DTYPES: the formats for which cuDNN does so.
 ATTENTION_S, ATTENTION_DTYPES = 1.0, ("bfloat16", "float16")
 # Fixed seconds per point, to allocate, compile, check and answer.
 POINT_S = 0.04
-# Default seconds until a measuring process is ready, by device kind, or without torch.
+# Default seconds until a measuring process is ready, by the device's kind; under NO_TORCH, for a process without torch.
 START_S = {"cpu": 3.0, "gpu": 7.0, NO_TORCH: 0.8}
-# Predicted share of a point's budget that is used: by warm-up and samples (in fact half to all), and by observations.
+# USED_SHARE: predicted share of a point's budget that warm-up and samples use. In fact, they use half to all of it.
+# OBSERVED_SHARE: predicted share of a point's budget that observations use.
 USED_SHARE, OBSERVED_SHARE = 0.66, 0.8
-# Minimum calls per point, unless a call takes longer than LONGEST_CALL times the point's budget.
+# FEWEST_CALLS: minimum number of calls that a point is predicted to take.
+# LONGEST_CALL: a point is predicted to be skipped if one call takes longer than this many times the point's budget.
 FEWEST_CALLS, LONGEST_CALL = 4, 2
 FEWEST_ROUNDS = 3
 ADDS, DETAIL = 2, 3
@@ -67,8 +74,10 @@ def full_plan(
     """Plan everything in a preset on these devices (node record entries), without a budget.
 
     Stages run in sequence. Within a stage, each round measures GPUs first and otherwise follows the preset's order, so
-    that an interrupted run has the results that are hardest to get. start_s: measured seconds until a process is
-    ready, by device (NO_TORCH: without torch). core_flops: measured FLOP/s per core, by format.
+    that an interrupted run has the results that are hardest to get.
+    source: the preset's file, for error messages. cores: number of usable physical cores.
+    start_s: measured seconds until a measuring process is ready, by device; under NO_TORCH, for one without torch.
+    core_flops: measured FLOP/s per core, by format; under `python`, for an interpreted loop.
     """
     device_list, start_by_device, jobs = list(devices), START_S | dict(start_s or {}), []
     for device in sorted(device_list, key=lambda entry: str(entry["kind"]) == "cpu"):
@@ -91,11 +100,11 @@ def plan_job(
 ) -> Job:
     """Plan an experiment's sweep on one device (a node record entry).
 
-    beside: all devices on the node, needed to find points that cannot run on it.
+    beside: all devices on the node; if given, the points that cannot run on this node are left out.
     """
 
     def plan_point(point: Point) -> Point:
-        # `lacks` expects the measured device first.
+        # `Experiment.lacks` expects the measured device as the first of the node's devices.
         others = [entry for entry in beside if entry["id"] != device["id"]]
         lacking = part.experiment.lacks([device, *others], dict(point.params)) if beside else ""
         known = replace(
@@ -124,7 +133,7 @@ def slowdown(core_flops: Mapping[str, float]) -> float:
 
 
 def memory_needed(point: Point, part: Sweep) -> float | None:
-    """Return the bytes a point needs; None if its experiment has no function for that."""
+    """Return the bytes that a point needs; None if its experiment does not define `memory`."""
     return part.experiment.memory(**dict(point.params)) if part.experiment.memory else None
 
 
@@ -162,7 +171,8 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
     if on_cpu and params.get("backend") in REFUSING and dtype in core_flops and is_emulated(dtype, core_flops[dtype]):
         return slow * POINT_S
     if callable(extra):
-        # `extra_s` is calibrated on another machine: pass times as on that machine, and scale the result below.
+        # `extra_s` expects and returns times on the calibration machine, so convert the arguments to that machine, and
+        # its result back to this machine below.
         extra = extra(call_s=one_s / slow, point_s=point.point_s / slow, **params)
     sampling_s = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     fixed = slow * (POINT_S + extra)
@@ -170,7 +180,7 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
         one_s /= STEP_SHARE
         if dtype in ATTENTION_DTYPES and has_attention(params["model"]):
             fixed += ATTENTION_S
-    # A point with a longer call is skipped, but probing it takes time.
+    # A point with a call longer than LONGEST_CALL allows is skipped, but only after a probe, which takes time.
     fewest = FEWEST_CALLS * one_s if one_s <= LONGEST_CALL * point.point_s else LONGEST_CALL * point.point_s
     return fixed + (point.memory or 0.0) / (CORE_DATA if on_cpu else GPU_DATA) + max(sampling_s, fewest)
 
@@ -178,7 +188,7 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
 def fit_budget(plan: Plan, minutes: float, at_least_essential: bool = False) -> Plan:
     """Trim the plan to fit a budget in minutes.
 
-    at_least_essential: return the essential points even if they exceed the budget, instead of raising StudyError. It
+    at_least_essential: if the essential points exceed the budget, return them instead of raising StudyError. The option
     is used for the preset's own budget, so that a run is possible even if processes start slowly.
     """
     dearest = sorted(
@@ -210,7 +220,7 @@ def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: f
     excess = plan.seconds - minutes * 60
     for at in candidates:
         if excess <= 0:
-            # Predict again: in a round cut by `round_s`, omitting a point saves less than its time.
+            # Predict the plan's time again: if `round_s` limits a round, omitting a point saves less than its time.
             trimmed = _leave_out(omitted, plan, minutes)
             excess = trimmed.seconds - minutes * 60
         if excess <= 0:
@@ -218,7 +228,7 @@ def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: f
         omitted.append(at)
         excess -= at[1].predicted_s * min(at[1].rounds, plan.rounds)
     trimmed = _leave_out(omitted, plan, minutes)
-    # The last omitted point may exceed the excess by far: put points back, the most valuable first, while they fit.
+    # The omitted points may take much longer than the excess: put points back while they fit, the most valuable first.
     room = minutes * 60 - trimmed.seconds
     started, out = [{point.process_key for point in job.points if not point.left_out} for job in trimmed.jobs], []
     for place, point in reversed(omitted):

@@ -30,7 +30,7 @@ class Skipped(Exception):  # noqa: N818 - an outcome that is recorded, not an er
 
 
 def outcome(status: str, reason: str) -> dict[str, Any]:
-    """Return an answer without samples."""
+    """Return an answer without samples, for a point with this status and reason."""
     return {"status": status, "reason": reason or status}
 
 
@@ -49,7 +49,7 @@ def attempt(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 
 def _error_outcome(error: Exception, after_s: float = 0.0) -> dict[str, Any]:
-    """Return the outcome for an error; for a device error, mark it as the process's last answer."""
+    """Return the outcome for an error; mark it with the key `last` if a device error makes the process unusable."""
     answer = outcome(*_error_status(error, after_s))
     return {**answer, "last": True} if _is_device_error(error) else answer
 
@@ -78,7 +78,10 @@ def _error_status(error: Exception, after_s: float) -> tuple[str, str]:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """True for an out-of-memory error. Torch has exception types only for some of them, so the message counts too."""
+    """True for an out-of-memory error, which is recognized by its exception type or by its message.
+
+    The message is needed, since torch has exception types only for some out-of-memory errors.
+    """
     by_type = isinstance(error, MemoryError) or "outofmemory" in type(error).__name__.lower()
     return by_type or _OUT_OF_MEMORY.search(str(error)) is not None
 

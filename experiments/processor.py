@@ -29,20 +29,23 @@ _SIMD = re.compile(
     r"^(sse2|sse4_2|avx|avx2|fma|f16c|avx512\w+|avx_vnni|avx512_\w+|amx_\w+|asimd\w*|sve\w*|sme|sme2|sme_\w+|bf16|i8mm)\Z"
 )
 _LEVELS = ("L1d", "L1i", "L2", "L3", "L4")
-# Size formats: lscpu ("2 MiB (2 instances)", "256K") and kernel ("48K"). lscpu prints the size per cache before version
-# 2.34, the total since then, and the instance count since 2.37.
+# Cache sizes in the formats of lscpu ("2 MiB (2 instances)", "256K") and of the kernel ("48K"). Before version 2.34,
+# lscpu prints the size of one cache; since 2.34, the total size of all instances; since 2.37, also their number.
 _SIZE = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)\s*(B|[KMG](?:i?B)?)(?:\s*\(([0-9]{1,6}) instances?\))?")
 _UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 # Prefix for Arm extension flags on macOS.
 _MAC_FEATURE = "hw.optional.arm.FEAT_"
-# Upper limits in the node schema.
+# Upper limits from the schema of the node record; larger values are rejected.
 MOST_CORES, _MOST_BYTES, _MOST_SOCKETS, _MOST_THREADS, _MOST_KINDS, _MOST_FLAGS = 10**5, 2**53, 1000, 16, 20, 200
 
 Ask = Callable[..., bytes]
 
 
 def usable_cores(cpus: Collection[int], quota: float | None = None, root: Path = ROOT) -> int:
-    """Count the physical cores among `cpus`, limited to the quota's whole cores; at least 1."""
+    """Count the physical cores among `cpus`, but at most the quota, rounded down; at least 1.
+
+    cpus: logical CPUs. quota: number of cores granted by a cgroup; None without a quota.
+    """
     cores = _count_physical_cores(cpus, root)
     return max(1, min(cores, int(quota)) if quota is not None else cores)
 
@@ -52,7 +55,7 @@ def _count_physical_cores(cpus: Collection[int], root: Path) -> int:
     if not cores.known and platform.system() != "Linux":
         import psutil
 
-        # Systems other than Linux report the core count and have no affinity.
+        # Other systems than Linux report only the machine's number of cores, and have no CPU affinity.
         return min(psutil.cpu_count(logical=False) or len(cpus), len(cpus))
     return len(cores.groups)
 
@@ -62,8 +65,8 @@ class _Sources:
     """Processor data from the system.
 
     fields: lscpu's fields, in order. sections: the same fields, split by core kind. info: /proc/cpuinfo by logical
-    CPU. mac: fields from macOS's sysctl. cpus: the machine's logical CPUs. cores: the physical cores that these belong
-    to, from the kernel.
+    CPU. mac: fields from macOS's sysctl. cpus: the machine's logical CPUs. cores: the physical cores of `cpus`, as the
+    kernel reports them.
     """
 
     fields: Sequence[tuple[str, str]]
@@ -80,7 +83,7 @@ class _Sources:
         fields = lscpu_fields(ask("lscpu", "-J")) or lscpu_fields(ask("lscpu"))
         info = topology.cpuinfo(root)
         mac = {} if fields or info else sysctl_fields(ask("sysctl", "hw", "machdep.cpu"))
-        # A container may renumber the online CPUs: add the CPUs in this process's affinity.
+        # In a container, the list of online CPUs may be renumbered, so add the CPUs in this process's affinity.
         every = topology.online_cpus(root) | cpus
         return cls(fields, split_by_core_kind(fields), info, mac, every, topology.physical_cores(every, root), root)
 
@@ -146,7 +149,10 @@ def describe(
 
 
 def _vendor_and_model(sources: _Sources) -> dict[str, str]:
-    """Return vendor, family and model number under lscpu's names; on x86, /proc/cpuinfo fills those lscpu lacks."""
+    """Return vendor, family and model number, with lscpu's names as keys.
+
+    On x86, values that lscpu does not report are from /proc/cpuinfo.
+    """
     x86 = next((about for about in sources.info.values() if "vendor_id" in about), {})
     names = {"Vendor ID": "vendor_id", "CPU family": "cpu family", "Model": "model"}
     return {key: parse_text(x86.get(name, "")) for key, name in names.items()} | first_values(sources.fields, *names)
@@ -188,7 +194,8 @@ def _sockets(sources: _Sources) -> int | None:
     kernel_count = None if sources.is_arm else parse_count(packages, _MOST_SOCKETS)
     if kernel_count and len(sources.cpus) >= sources.lscpu_cpus:
         return kernel_count
-    # Core kinds share a socket, so take the maximum. If lscpu shows `-` for sockets, it only knows clusters.
+    # Each core kind has its own section, but all kinds share the sockets, so take the maximum. If lscpu lists clusters,
+    # it may print `-` for the sockets: then their number is unknown.
     section_sockets = [parse_count(section.get("Socket(s)"), _MOST_SOCKETS) for section in sources.sections]
     clusters = any("Cluster(s)" in section for section in sources.sections)
     return max(filter(None, section_sockets), default=None if clusters else kernel_count)

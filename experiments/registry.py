@@ -20,7 +20,8 @@ from experiments.models import network_names
 from experiments.workload import Dtype, Footprint, Threads, Workload
 
 Params = Mapping[str, Any]
-# Function from a node's devices and a point's parameters to the reason the point cannot run there.
+# Function from a node's devices, the measured device first, and a point's parameters to the reason why the point cannot
+# run there; '' if it can.
 Lacks = Callable[[Sequence[Mapping[str, Any]], Params], str]
 
 
@@ -57,8 +58,9 @@ class Experiment:
     observed: True if the measuring core times nothing; point_s is then the time for the observation.
     lasting: True if points use exactly their point_s by design.
     load_s: extra seconds that a process needs before its first point, to load models and training data.
-    lacks: function from the node's devices (record entries) and a point's parameters to the reason the point cannot
-        run there; '' if it can, according to the record. It must not start or import anything.
+    lacks: function from the node's devices (record entries, the measured device first) and a point's parameters to the
+        reason why the point cannot run there; '' if it can, according to the record. The function must not start or
+        import anything.
     """
 
     name: str
@@ -80,7 +82,7 @@ class Experiment:
 
     @property
     def description(self) -> str:
-        """The first line in the module's docstring."""
+        """The first line of the docstring of the module that defines the experiment."""
         return (inspect.getdoc(inspect.getmodule(self.function)) or "").split("\n", 1)[0]
 
     def schema(self) -> dict[str, Any]:

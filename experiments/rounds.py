@@ -41,7 +41,10 @@ class Round:
     environments: list[dict[str, str]] = field(default_factory=list)
 
     def run(self) -> None:
-        """Measure all points. Budgets count running time, so that suspending the round costs no point."""
+        """Measure all points.
+
+        Budgets do not count the time during which the round is suspended, so a pause does not make points be skipped.
+        """
         points, answers = shuffle_points(self.job.round_points(self.number), self.seed), list[dict[str, Any]]()
         workers = Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
@@ -51,7 +54,7 @@ class Round:
         with running_time.RunningTime(waits_for=workers.are_stopped) as clock:
             started = clock.now()
             try:
-                # Some terminals report a size of 0 by 0, for which this function returns a default.
+                # Some terminals report a size of 0 by 0. In this case, get_terminal_size returns a default size.
                 size = shutil.get_terminal_size()
                 with tqdm(
                     total=len(points),
@@ -110,7 +113,7 @@ class Round:
         return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
 
     def _send_order(self, point: Point, order: dict[str, Any], workers: Workers, spent_s: float) -> dict[str, Any]:
-        """Send an order; return the answer, or an outcome if the round is over or no process starts."""
+        """Send an order; return the answer, or an outcome if the round's time is used up or the process fails."""
         if spent_s > self.job.round_s:
             return {"status": "skipped", "reason": f"budget: this round's {self.job.round_s:g} s are used up"}
         try:
@@ -184,7 +187,7 @@ class Round:
 def shuffle_points(points: Sequence[Point], seed: int) -> list[Point]:
     """Shuffle the points, but keep a network's points together, so that the network is exported only once.
 
-    This also reduces the effect of slow drift when runtimes are compared on one network.
+    This order also reduces the effect of slow drift on comparisons between runtimes on the same network.
     """
     random_order = random.Random(seed)
     by_network: dict[Any, list[Point]] = {}
@@ -215,7 +218,7 @@ def samples_table(measured: Round, node: str, run: str) -> Any:
 def _valid_rows(
     rows: list[dict[str, Any]], make_frame: Callable[[list[dict[str, Any]]], object]
 ) -> list[dict[str, Any]]:
-    """Return a point's rows if they are valid, else one failed row with the reason."""
+    """Return a point's rows if they are valid, else a single row with the status "failed" and the reason."""
     try:
         make_frame(rows)
     except (StudyError, ValueError, TypeError) as fault:

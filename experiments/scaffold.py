@@ -1,4 +1,7 @@
-"""Write a new experiment: module, sweep, quantity, section and test. All of them work, and the user then edits them."""
+"""Write a new experiment: its module, sweep, quantity, section and test.
+
+The new files already work; the user then replaces their contents.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from contract.files import write_text
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "workflow" / "templates"
-# Output file per template, and the presets that get the sweep.
+# MADE: the file to write for each template. PRESETS: the presets to which the new experiment's sweep is added.
 MADE = {
     "experiment": "experiments/suite/{}.py",
     "quantity": "report/quantities/{}.py",

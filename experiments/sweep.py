@@ -20,7 +20,7 @@ from experiments.registry import Experiment, experiments, get_experiment
 
 PRESETS = Path(__file__).parents[1] / "workflow" / "presets"
 
-# More points would take over a day, at about a second per point.
+# Maximum number of combinations in a grid. At about a second per point, more points would take longer than a day.
 MOST_POINTS = 100_000
 
 # Keys in a preset block that set point limits.
@@ -29,7 +29,10 @@ _LIMITS = ("point_s", "rounds", "value")
 
 @dataclass(frozen=True)
 class Sweep:
-    """One experiment's part of a preset."""
+    """One experiment's points and limits, from a preset (`preset_schema`).
+
+    place: the sweep's position in the preset, for error messages. hang_s: extra seconds by the device's kind.
+    """
 
     experiment: Experiment
     target: float
@@ -44,9 +47,9 @@ class Sweep:
     def points(self, device_kind: str, cache: int = 0, largest_cache: int = 0) -> list[Point]:
         """Return the points for a device kind, without duplicates.
 
-        cache: the device's last-level cache in bytes; 0 for this machine's CPU cache. largest_cache: the largest
-        last-level cache among the node's devices; 0 for the same as `cache`. Raises StudyError naming a block with a
-        missing parameter or too many combinations.
+        cache: the size of the device's last-level cache in bytes; 0 for the size of this machine's CPU cache.
+        largest_cache: the size of the largest last-level cache among the node's devices; 0 for the value of `cache`.
+        Raises StudyError, which names the block, if a block lacks a parameter or has too many combinations.
         """
         cache = cache or hardware.last_level_cache_bytes()
         units = {"largestLLC": largest_cache or cache, "LLC": cache}
@@ -80,16 +83,18 @@ class Sweep:
 
 
 def _resolve_params(params: dict[str, Any], device_kind: str, units: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Resolve relative parameters to numbers.
+    """Return a combination's points, with all parameters that depend on the machine or on a file resolved.
 
-    format: taken from the user's model file, if given. threads: 'all', or '1..all' for 1, 2, 4, … all. Footprints:
-    '4xLLC' is four times the device's last-level cache; '4xlargestLLC' is four times the largest last-level cache on
-    the node, which gives equal points on all devices.
+    threads: 'all' is the number of cores; '1..all' makes points for 1, 2, 4, … threads and for all cores.
+    Footprints: '4xLLC' is four times the device's last-level cache; '4xlargestLLC' is four times the largest last-level
+    cache on the node, so that all devices get equal points.
+    backend: the name of a group of libraries makes a point for each library.
+    format: for a user's model file, the file determines this parameter.
     """
     resolved = {key: _footprint_bytes(value, units) for key, value in params.items()} | user_models.fixed_params(params)
     threads = params.get("threads", 1)
     if device_kind != "cpu":
-        return [{**resolved, "threads": 0}]  # with a GPU, the host only launches kernels
+        return [{**resolved, "threads": 0}]  # no CPU threads compute, since the host only launches kernels on the GPU
     counts = _thread_counts(threads, hardware.usable_cores())
     if "backend" not in resolved:
         return [{**resolved, "threads": count} for count in counts]
@@ -163,8 +168,9 @@ def preset_schema() -> dict[str, Any]:
     limits = {
         # Sampling stops when the relative half-width of the point's 95% interval within a round is at most this.
         "target": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
-        # point_s: seconds per point and round, for warm-up and samples. round_s: seconds per experiment and round; once
-        # they are used up, the remaining points are skipped.
+        # point_s: seconds for warm-up and samples of one point in one round.
+        # round_s: seconds for one experiment on one device in one round. When they are used up, the round's remaining
+        # points are skipped.
         "point_s": seconds,
         "round_s": seconds,
         # Maximum number of samples per point and round.
@@ -180,19 +186,22 @@ def preset_schema() -> dict[str, Any]:
             "",
             # Restrict the block to this device kind.
             on={"enum": ["cpu", "gpu"]},
-            # The points' value is 1 if a comparison requires them, 2 if they add to one (default), 3 for a detail.
+            # The points' value: 1 if a comparison requires them, 2 if they add to a comparison (the default), 3 if they
+            # are a detail.
             value={"enum": [1, 2, 3]},
-            # The points are measured only in this many rounds, from the first on.
+            # Number of rounds that measure the points, from the first round on.
             rounds=integer_schema(100, least=1),
             point_s=seconds,
-            # cases: explicit combinations of parameters. grid: values to combine with each other and with every case.
+            # cases: explicit combinations of parameters. grid: values per parameter; the grid's combinations of values
+            # are combined with every case.
             cases=non_empty_array(object_schema("", **values)),
             grid=object_schema("", **{name: non_empty_array(value) for name, value in values.items()}),
         )
         return object_schema(
             "sweep",
             **limits,
-            # Stages run in sequence, each with all its rounds, so that an interrupted run lacks only the last stages.
+            # Stage in which to measure the experiment. Each stage runs all its rounds before the next stage begins, so
+            # that an interrupted run lacks only the last stages.
             stage=integer_schema(9, least=1),
             sweep=non_empty_array(block),
         )

@@ -18,16 +18,16 @@ from experiments.workload import Workload
 OVERHEAD_SHARE = 1e-3
 # With at least 6 values, the smallest and the largest enclose the median with 95% confidence, since 2 * 0.5^6 < 5%.
 MIN_SAMPLES = 6
-# Warm-up ends when the last calls are at most this share faster than the ones before.
+# Warm-up ends when the latest calls are faster than the calls before them by at most this share.
 STILL_FALLING = 0.01
 # Samples span at least this share of the budget, to catch disturbances longer than a few short calls.
 LEAST_SHARE = 0.5
-# The same share for lasting workloads. It is larger, so that max_samples does not end the measurement before the budget
-# does, even if calls in a row are faster than the single call timed first.
+# Share of the budget that max_samples samples of a lasting workload would take. The share exceeds 1, so that the budget
+# ends the measurement before max_samples does, even if calls in a row are faster than the single call timed first.
 LASTING_SHARE = 1.5
 # Stop if doubling the samples narrows the interval by less than this share (with independent noise, it narrows by 29%).
 PLATEAU_GAIN = 0.10
-# Maximum number of samples per point to repeat because the process was suspended during them.
+# Maximum number of samples per point that are repeated because the process was suspended during the sample.
 MOST_REPEATS = 3
 
 
@@ -47,10 +47,14 @@ class Policy:
 
 @dataclass
 class Measurement:
-    """Samples for one point in one round: seconds per call, by phase ('' is the whole call).
+    """Samples of one point in one round.
 
-    calls: calls per sample. made: all calls since sampling began, including those for dropped samples. stood_s: seconds
-    during which the process was suspended. The other times exclude them, except during samples that are kept.
+    samples: seconds per call, by phase; the phase '' is the whole call.
+    calls: number of calls per sample.
+    made: number of all calls since sampling began, also in dropped samples.
+    warmup_s, timed_s: seconds before sampling began, and since then. They exclude the time during which the process was
+        suspended, unless it was suspended during a sample that is kept.
+    stood_s: seconds during which the process was suspended.
     """
 
     samples: dict[str, list[float]] = field(default_factory=dict)
@@ -80,9 +84,10 @@ def half_width(values: list[float]) -> float:
 
 
 def calls_per_sample(one_call_s: float, overhead_s: float, policy: Policy, share: float = LEAST_SHARE) -> int:
-    """Return the calls per sample that keep the clock's overhead small, and let max_samples samples span the budget.
+    """Return the number of calls per sample.
 
-    share: the share of the budget that these samples should span.
+    The number is large enough to make the clock's overhead small, and to let `max_samples` samples take `share` of the
+    budget.
     """
     long_enough = max(overhead_s / OVERHEAD_SHARE, share * policy.budget_s / policy.max_samples)
     return max(1, math.ceil(long_enough / max(one_call_s, 1e-9)))
@@ -99,14 +104,17 @@ def measure(
 ) -> Measurement:
     """Measure one point on `device` within `policy`. Raises the workload's errors, and NoTimeError.
 
-    look: called once per sample, while the device works if possible (see `Device.time`). read_state: called after each
-    sample, with its flags. stood_s: returns the seconds the process has been suspended. Unusable readings are dropped;
-    a sample during which the process was suspended is repeated, up to MOST_REPEATS times.
+    read_state: called after each sample, with the flags for that sample; returns the machine's state.
+    now: returns the time in seconds, without the time during which the process was suspended.
+    look: called once per sample, while the device works if possible (see `Device.time`).
+    stood_s: returns the seconds during which the process has been suspended so far.
+    Unusable readings are dropped. A sample during which the process was suspended is repeated, but at most MOST_REPEATS
+    samples per point are repeated.
     """
     names = [name for name, _ in work.phases] or [""]
     begun, stood = now(), stood_s()
     timer = Timer(work, device)
-    # Lasting workloads get no warm-up beforehand, since their warm-up is part of the measurement.
+    # A lasting workload gets no warm-up before sampling, since its warm-up is part of the measurement.
     share, warm_up = (LASTING_SHARE, 0.0) if work.lasting else (LEAST_SHARE, 1 / 3)
     one_s = call_s(timer, policy.budget_s / 10, policy.budget_s, now)
     calls = calls_per_sample(one_s, device.overhead_s, policy, share)
@@ -120,7 +128,8 @@ def measure(
     totals: list[float] = []
     widths: dict[int, float] = {}
     started, next_check = now(), MIN_SAMPLES
-    # Number of readings and of unusable readings at the last sample, of attempts since then, and of repeats in total.
+    # read, unreadable: number of readings, and of unusable readings, up to the last sample.
+    # attempts: number of unusable readings since the last sample. repeats: number of repeated samples so far.
     read, unreadable, attempts, repeats = 0, 0, 0, 0
     # Take at least one sample, even if warm-up used the budget.
     while True:
@@ -152,7 +161,8 @@ def measure(
         for name, part in zip(names, parts, strict=True):
             result.samples[name].append(part)
         result.readings.append(read_state(*flags))
-        # The sample's time includes the pause, so the timed seconds must include it too.
+        # If the process was suspended during this sample, the sample's time includes the pause but `now` does not: add
+        # the pause to the timed seconds.
         result.timed_s += paused
         if len(totals) == next_check:
             widths[next_check] = half_width(totals)
@@ -175,7 +185,10 @@ def measure(
 
 
 def _warm_up(timer: Timer, calls: int, until: float, now: Callable[[], float]) -> float:
-    """Call until the time stops falling or `until` is reached; return the final seconds per call, inf if unknown."""
+    """Call the workload until its time per call stops falling, or until the time `until`.
+
+    Returns the last seconds per call; inf if no reading was usable.
+    """
     times: list[float] = []
     while now() < until:
         if (parts := timer.take(calls)) is not None:

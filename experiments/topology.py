@@ -133,7 +133,7 @@ def _core_key(cpu: int, root: Path) -> object | None:
 
 
 def count_sockets(cpus: Iterable[int], root: Path = ROOT) -> int | None:
-    """Count the sockets that contain these logical CPUs; None if the kernel does not name the socket for one."""
+    """Count the sockets that contain these logical CPUs; None if the kernel does not tell the socket of each CPU."""
     about = cpuinfo(root)
     ids = {
         read_text(root / CPUS / f"cpu{cpu}/topology/physical_package_id") or about.get(cpu, {}).get("physical id", "")

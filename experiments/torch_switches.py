@@ -28,7 +28,10 @@ class Switches:
 
 
 class _Nnpack:
-    """An object with NNPACK's switch as an attribute. If oneDNN is off, PyTorch uses NNPACK for convolutions."""
+    """An object whose attribute `enabled` is NNPACK's switch, for use in `Switches`.
+
+    If oneDNN is off, PyTorch would use NNPACK for convolutions unless NNPACK is off too.
+    """
 
     @property
     def enabled(self) -> bool:
@@ -47,7 +50,7 @@ def switches(name: str, dtype: Dtype, *, library: bool = True) -> Switches:
     """Return the switches for PyTorch's device `name`.
 
     library: True to let layers call cuDNN (MIOpen on AMD GPUs), or oneDNN on a CPU.
-    dtype: TF32 allows matrix units for float32; every other format disables them.
+    dtype: if it is TF32, products of float32 may use TF32 in matrix units; with any other format, they may not.
     Raises Unsupported for devices without such switches.
     """
     import torch
@@ -58,7 +61,7 @@ def switches(name: str, dtype: Dtype, *, library: bool = True) -> Switches:
     if kind == "cpu":
         return Switches((torch.backends.mkldnn, "enabled", library), (_Nnpack(), "enabled", False))
     cudnn, products, tf32 = torch.backends.cudnn, torch.backends.cuda.matmul, dtype is Dtype.TF32
-    # The algorithm search (benchmark) would slow the first call for each shape.
+    # Disable the search for the fastest algorithm (benchmark), since it would slow the first call for each shape.
     return Switches(
         (cudnn, "enabled", library),
         (cudnn, "benchmark", False),

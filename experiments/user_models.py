@@ -14,11 +14,12 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 
-# Name that presets use for all user models.
+# A preset uses this name to stand for all of the user's models.
 OWN = "own"
-# Environment variables with the models as JSON, and with their file paths, which are never recorded.
+# VARIABLE: environment variable with the descriptions of the models as JSON.
+# FILES: environment variable with the paths of the models' files, which are never recorded.
 VARIABLE, FILES = "STUDY_OWN_MODELS", "STUDY_OWN_FILES"
-# Maximum text length in a record.
+# Maximum number of characters in VARIABLE, whose value is recorded.
 MOST_TEXT = 4000
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": 100_000}
 _NETWORK = {
@@ -64,7 +65,7 @@ def model_file(name: str) -> Path:
 
 
 def fixed_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the point parameters set by a model's file."""
+    """Return the parameters of a point that the user's model file determines, with their values."""
     about = models("shape").get(params.get("model", ""), {})
     return {key: about[key] for key in ("format",) if key in about and key in params}
 

@@ -1,11 +1,13 @@
 """Run the measuring process, which reads one point at a time and answers with samples.
 
-`experiments.worker_processes` runs it as a child process, so that a crash, a hang or running out of memory costs only
-one point.
-Protocol: one JSON object per line, on stdin and stdout. An order with the key `prepare` only loads what its point
-needs, to separate starting from measuring. An order with the key `profile` is profiled, not timed; the timed point's
-answer lists the profile's metrics under the same key. An answer with the key `last` ends the process, since a device
-error or a failed capture would affect later points.
+`experiments.worker_processes` runs this module as a child process, so that a crash, a hang or a lack of memory costs
+only one point.
+Protocol: the process reads orders from stdin and writes answers to stdout, each as a JSON object on one line.
+An order with the key `prepare` only loads the libraries that its point needs, so that loading is not part of measuring.
+An order with the key `profile` asks for a point's profile instead of its samples; if a point has a profile, the answer
+to the earlier order for its samples lists the profile's metrics under the same key.
+An answer with the key `last` is the process's last answer: the process ends, since a device error or a failed capture
+would affect later points.
 """
 
 from __future__ import annotations
@@ -34,20 +36,23 @@ from experiments.serving.connection_limits import raise_file_limit
 from experiments.timing import Measurement, Policy, measure
 from experiments.workload import Observed, Profile, Unsupported, Workload
 
-# If a probe predicts that a call takes at most SURE_SHARE of the budget, no further probe is needed. If the plan
-# predicts at most PLANNED_SHARE, no probe is needed at all. That share is smaller, since the plan only knows a core's
-# matrix-product rate, and may be 20 times too optimistic.
+# A probe times a cheaper point, to predict the time of a call at the point to measure.
+# SURE_SHARE: if a probe predicts that a call takes at most this share of the budget, no further probe is needed.
+# PLANNED_SHARE: if the plan predicts that a call takes at most this share of the budget, no probe is needed at all. The
+# share is smaller, since the plan knows only a core's rate in matrix products, so the call may take 20 times as long.
 SURE_SHARE, PLANNED_SHARE = 0.1, 0.02
-# A larger probe runs only if it is predicted to take at most this share of the budget, or this many seconds. The
-# cheapest probes mostly start threads, and scaling their time up would predict hours.
+# The next larger probe runs only if its call is predicted to take at most PROBE_SHARE of the budget, or at most PROBE_S
+# seconds. With a small budget, the share alone would allow only the cheapest probes; these mostly start threads, and
+# scaling their time up would predict hours.
 PROBE_SHARE, PROBE_S = 0.3, 1.0
 # Skip a point if its call is predicted to take more than this many times its budget.
 OVERRUN = 2.0
-# Calls shorter than this are also timed in a graph of at least GRAPH_CALLS calls, if they can be captured.
+# GRAPH_BELOW_S: calls shorter than this are also timed in a graph, if they can be captured.
+# GRAPH_CALLS: minimum number of calls in the graph. GRAPH_METRIC: the metric's name for these times.
 GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
 # Number of open files to allow for libraries and their processes, since macOS allows only 256 by default.
 FILES = 1000
-# Maximum share of free memory for a point.
+# Skip a point if it needs more than this share of the free memory.
 MEMORY_SHARE = 0.6
 
 
@@ -71,7 +76,7 @@ def _answer_orders() -> None:
             if device is None or watch is None:
                 device, watch = open_device(order["device"]), Watch(order["device"])
             answer = _prepare(order, device) if "prepare" in order else answer_order(order, device, watch)
-        except StudyError as refusal:  # a GPU that others use now may be free at the next point
+        except StudyError as refusal:  # for example, the GPU is in use: the next order tries again to open the device
             answer = outcome("failed", str(refusal))
         gc.collect()
         if device is not None and _leaves_unusable(device, answer):
@@ -86,7 +91,7 @@ def _answer_orders() -> None:
 
 
 def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
-    """Load the point's experiment, and the libraries whose thread counts are set."""
+    """Load the point's experiment, and torch if the point needs it."""
     # Ignore errors here: loading fails again for each point that needs it, and that error becomes the point's outcome.
     with suppress(Exception):
         _set_threads(device, order["params"])
@@ -96,7 +101,7 @@ def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
 
 
 def _set_threads(device: Device, params: dict[str, Any]) -> None:
-    # Libraries that do not need torch start their own threads.
+    # Skip points that do not need torch, since their libraries start their own threads.
     if needs_torch(params):
         device.set_threads(params["threads"])
 
@@ -129,9 +134,9 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
     _set_threads(device, order["params"])
     planned = order.get("known") or {}
     _require_memory(experiment, order["params"], device, planned.get("memory"))
-    if "profile" in order:  # the budget was checked before the point was timed
+    if "profile" in order:  # the call's time was already checked against the budget before the point was timed
         return _profile(experiment.function(device, **params).profile)
-    # If the plan does not know a point's operations, it predicts 0 seconds, which means nothing.
+    # If the plan does not know a point's operations, it predicts 0 seconds. Such a prediction is ignored.
     if not 0 < (planned.get("call_s") or 0) <= PLANNED_SHARE * policy.budget_s:
         _require_budget(experiment, params, device, policy)
     started = running_time.now()
@@ -159,18 +164,20 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
         "parts": parts,
         "observed": observation.get("observed", {}),
         "observed_flags": str(pause_flag(stood)) if stood else "",
-        # Without timed parts, all time since the beginning belongs to the observation.
+        # If the point has no timed workload, the observation's time also includes the time to make the workload.
         "observed_s": running_time.now() - (sampled if parts else started),
         "flop": work.flop,
         "bytes": work.bytes,
-        # JSON cannot encode inf or nan; such a result is already "wrong".
+        # JSON cannot encode an error of inf or nan. It may be left out, since the status is already "wrong".
         "error": error if error is not None and error < float("inf") else None,
         "tolerance": work.tolerance,
     }
 
 
 def _measure_workloads(work: Workload, device: Device, policy: Policy, watch: Watch) -> list[dict[str, Any]]:
-    """Measure the workload, the workloads in its `beside`, and the workload in a graph; split the budget evenly.
+    """Measure the workload, the workloads in its `beside`, and, if possible, the workload in a graph.
+
+    The budget is split evenly among these workloads.
 
     Raises the main workload's error; an error in another workload becomes the outcome for that workload's metric.
     """
@@ -198,7 +205,7 @@ def _is_short(work: Workload, device: Device) -> bool:
 
 
 def _capture(work: Workload, device: Device) -> Workload:
-    """Capture the calls in one graph, several times over, so that the graph's own launch hardly counts."""
+    """Capture the calls in one graph, several times over, so that the graph's launch hardly adds to a call's time."""
     calls = list(work.calls) * -(-GRAPH_CALLS // len(work.calls))
     return Workload(
         run=device.graph(calls), metric=GRAPH_METRIC, per=float(len(calls)), flop=work.flop, bytes=work.bytes
@@ -214,7 +221,7 @@ def _measure_workload(work: Workload, device: Device, policy: Policy, watch: Wat
     counts = measurement.timed_s >= watch.energy_least_s and not measurement.stood_s
     energy_used = watch.energy_since(energy_before) if counts else None
     if energy_used:
-        # Subtract the warm-up's energy by its share of the time, since it draws the same power.
+        # The energy includes the warm-up's. Subtract it in proportion to the time, since warm-up draws the same power.
         joules = (
             energy_used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / measurement.made
         )
@@ -291,11 +298,11 @@ def _require_memory(experiment: Experiment, params: dict[str, Any], device: Devi
 
 
 def _require_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:
-    """Predict the call time from cheaper points; raise Skipped if it exceeds the budget.
+    """Predict the call time from cheaper points; raise Skipped if the predicted time is far beyond the budget.
 
-    The cheapest point is timed first, and its time is scaled by `call_s`, or by the parameters. Fixed costs make the
-    prediction too high, so if it is large, the next larger point is timed too, as long as that is cheap. Raises
-    NoTimeError.
+    The cheapest point is timed first. Its time is multiplied by the ratio between the two points' `Experiment.call_s`,
+    or if this is not defined, between their `_work_size`. Fixed costs make the prediction too high, so if the
+    prediction is large, the next larger point is timed too, as long as that is cheap. Raises NoTimeError.
     """
     if experiment.smaller is None:
         return

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Allowed variables by purpose; `*` at the end matches any suffix.
+# Names of the allowed variables, by purpose. A `*` at the end of a name stands for any suffix.
 PASSED = {
     "programs, libraries and headers": (
         "PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH DYLD_FALLBACK_LIBRARY_PATH DYLD_FRAMEWORK_PATH NIX_LD "
@@ -38,23 +38,25 @@ PASSED = {
         "SYSTEMROOT SYSTEMDRIVE WINDIR COMSPEC PATHEXT USERNAME USERPROFILE HOMEDRIVE HOMEPATH APPDATA LOCALAPPDATA "
         "PROGRAMDATA PROGRAMFILES PROGRAMFILES(X86) PROGRAMW6432 PROCESSOR_ARCHITECTURE NUMBER_OF_PROCESSORS"
     ),
-    # Git needs these variables, since `probe` asks it about this checkout.
+    # `probe` runs Git to describe this checkout, and Git may need these variables to read the folder.
     "which folders git may read": "GIT_CONFIG*",
 }
 _NAMES = " ".join(PASSED.values()).split()
 _NAMES_ALLOWED = {name for name in _NAMES if not name.endswith("*")}
 _PREFIXES_ALLOWED = tuple(name.removesuffix("*") for name in _NAMES if name.endswith("*"))
-# Blocked variables to report to the user and in the record. The list may be incomplete, and must not cover everything
-# blocked: many variables are private (NCCL's name hosts and addresses).
+# Blocked variables to report to the user and in the record. Not all blocked variables may be reported, since many are
+# private (for example, NCCL's variables name hosts and addresses). So this list names only variables that are known to
+# affect measurements, and may be incomplete.
 _REPORTED = re.compile(
-    # Container images set versions and folders, which do not affect measurements.
+    # Do not report variables with versions and folders: container images set many, and they do not affect measurements.
     r"(?!\w+_(VERSION|HOME|DIR|PATH|ROOT|ARCH_LIST)\Z)(?:"
     r"(OPENBLAS|MKL|ONEDNN|DNNL|BLIS|NVPL_BLAS|GOTO|OMP|KMP|GOMP|VECLIB|NUMBA|POLARS(?!_CLOUD)|CUDA|CUBLAS|CUDNN|"
     r"HIPBLASLT|ROCBLAS|MIOPEN|TORCH|TORCHINDUCTOR|TORCHDYNAMO|PYTORCH|TRITON|XLA|ORT|MALLOC)_\w+|"
     r"ATEN_CPU_CAPABILITY|NPY_DISABLE_CPU_FEATURES|NVIDIA_TF32_OVERRIDE|GLIBC_TUNABLES|LD_PRELOAD|LD_AUDIT|"
     r"DYLD_INSERT_LIBRARIES|PYTHON(OPTIMIZE|DEVMODE|MALLOC|TRACEMALLOC|FAULTHANDLER|PROFILEIMPORTTIME|DEBUG|HASHSEED))"
 )
-# Only values that match are recorded, since paths name people and machines, and longer values may be secrets.
+# A variable's value is recorded only if it matches, since paths name people and machines, and longer values may be
+# secrets.
 _SETTING = re.compile(r"[\w.,:;=+%() -]{0,60}")
 _HIDDEN = "(not told)"
 
@@ -65,7 +67,8 @@ OFFLINE = {
     "ORT_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_UPDATE_CHECK": "1", "DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1",
 }  # fmt: skip
-# No variable disables OpenVINO's telemetry, but OpenVINO also works if this module cannot be imported.
+# Name of OpenVINO's module for telemetry. No variable disables this telemetry, so `go_offline` prevents the module's
+# import, without which OpenVINO works too.
 REPORTING = "openvino_telemetry"
 
 # Extra variables by torch's device type. Without TEARDOWN_CUPTI, CUPTI (used by the profiler) stays attached after

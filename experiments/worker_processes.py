@@ -47,12 +47,12 @@ class Workers:
         return self._all[key]
 
     def are_stopped(self) -> bool:
-        """True if a busy child is stopped by a signal."""
+        """True if a signal (such as SIGSTOP) has stopped a measuring process that is handling an order."""
         return any(worker.is_stopped() for worker in list(self._all.values()))
 
     @property
     def environments(self) -> list[dict[str, str]]:
-        """Each worker's variables, without the user's file paths."""
+        """Each worker's environment variables, except FILES, which contains the user's file paths."""
         return [{name: value for name, value in key if name != FILES} for key in self._all]
 
     def stop(self) -> int:
@@ -115,7 +115,7 @@ class Worker:
         return answer
 
     def is_stopped(self) -> bool:
-        """True if the child is busy and stopped by a signal."""
+        """True if a signal (such as SIGSTOP) has stopped the child while it was handling an order."""
         child = self._child
         with contextlib.suppress(psutil.Error):
             return self._at_work and child is not None and psutil.Process(child.pid).status() == psutil.STATUS_STOPPED
@@ -176,11 +176,12 @@ def measure_start_s(
     command: Sequence[str] = COMMAND,
     then: Callable[[Worker], object] | None = None,
 ) -> float | None:
-    """Time the start of a measuring process for a device and a backend, in seconds; None if it fails.
+    """Time the start of a measuring process for a device and a backend, in seconds; None if the start fails.
 
-    then: called with the ready worker.
+    then: if given, called with the worker after the timing, before the worker is stopped.
     """
-    # During the start, load the library that writes rows, as a round does: that may take longer than the start.
+    # As in a round, load the library that writes the samples during the start, since loading this library may take
+    # longer than the start.
     loading = [sys.executable, "-c", "import contract.sample_table"]
     variables = worker_environment.device_variables(device)
     worker = Worker(command, None, variables, lambda: subprocess.run(loading, check=False, stderr=subprocess.DEVNULL))
@@ -199,9 +200,10 @@ def measure_start_s(
 
 
 def measure_core_flops(worker: Worker) -> dict[str, float]:
-    """Measure a core's FLOP/s in matrix products, by format with PyTorch, and under `python` with an interpreted loop.
+    """Measure a core's FLOP/s in matrix products.
 
-    Failed formats are missing from the result.
+    Returns PyTorch's rate by number format, and the rate of an interpreted loop under the key `python`. A rate that
+    cannot be measured is missing.
     """
     rates = {}
     for name, dtype, backend, m, n in (

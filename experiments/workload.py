@@ -66,7 +66,7 @@ class Dtype(StrEnum):
 
     @property
     def unit_roundoff(self) -> float:
-        """Largest relative error when rounding to nearest, which is half the spacing at 1; 0 for integers."""
+        """Largest relative error from rounding to nearest: half the spacing of numbers at 1; 0 for integers."""
         bits = {"float64": 53, "float32": 24, "tf32": 11, "bfloat16": 8, "float16": 11, "float8_e4m3fn": 4}
         return 2.0 ** -bits[self.value] if self is not Dtype.INT8 else 0.0
 
@@ -103,7 +103,8 @@ def relative_error(result: torch.Tensor, exact: torch.Tensor) -> float:
     return float(torch.linalg.norm(result - exact) / torch.linalg.norm(exact))
 
 
-# Types for parameters that presets may also set relative to the machine, as experiments.sweep explains.
+# Types for parameters that a preset may also set relative to the machine, with texts such as 'all' or '4xLLC'
+# (`experiments.sweep`).
 Threads = Annotated[int, "all"]
 Footprint = Annotated[int, "xLLC"]
 Phase = tuple[str, Callable[[], object]]
@@ -114,8 +115,9 @@ Observed = tuple[float | Sequence[float], str]
 class Profile:
     """Metrics that require torch's profiler.
 
-    units: unit by metric. take: profiles the workload; returns {metric: value}, without unknown metrics. Raises
-        ProfileError or Unsupported if no metric is known.
+    units: unit by metric.
+    take: profiles the workload and returns {metric: value}, without metrics that the profile does not give. Raises
+        ProfileError or Unsupported if the profile gives no metric.
     """
 
     units: Mapping[str, str]
@@ -126,10 +128,10 @@ class Profile:
 class Workload:
     """A workload to measure. One call of the workload is the unit that is timed.
 
-    run: performs the call. Several equivalent callables over different memory are used in turn, to keep caches from
-        holding the last call's operands.
-    phases: in place of `run`, named parts that make up the call in this order, each timed separately.
-    flop: floating-point operations per call, if they limit its speed.
+    run: performs the call. A sequence of equivalent callables with operands in different memory is used in turn, so
+        that the caches do not contain the next call's operands.
+    phases: in place of `run`, named phases that make up the call in this order, each timed separately.
+    flop: floating-point operations per call, if they limit the call's speed.
     bytes: minimum memory traffic per call in bytes.
     check: computes on fresh inputs and returns the result's relative error against float64.
     tolerance: largest error that `check` may return for a correct result.
@@ -139,8 +141,8 @@ class Workload:
     observe: called once; returns values that the measuring core does not time: {metric: (value, unit)}. The value may
         also be a list with one value per sample (for example times measured in child processes). A workload without run
         and phases is only observed.
-    profile: metrics that require torch's profiler. On a GPU, it slows the process afterwards, so a round takes
-        profiles after all timed points, from a new workload.
+    profile: metrics that require torch's profiler. On a GPU, the profiler slows the process afterwards, so a round
+        takes its profiles after all timed points, with new workloads.
     clock: "device" or "host". On a GPU, "device" takes the time between events around the call, which excludes host
         work. "host" takes the time from the call until the device has finished, which is how long a user waits. With
         phases on the host clock, each phase ends when its callable returns, and the last one waits for the device.
@@ -148,8 +150,9 @@ class Workload:
         under the name `graph_time`.
     beside: further workloads to measure at the same point, each with its own `metric`.
     lasting: True to use the whole budget, even after the result has converged.
-    single: each sample is one call, and all samples are taken, to get their distribution (latency percentiles). If
-        calls are quick, untimed calls between the samples spread the samples over the usual time.
+    single: True to time one call per sample and not to stop before `max_samples` or the budget, to get the distribution
+        of the times (latency percentiles). If calls are quick, untimed calls between the samples make the measurement
+        as long as usual.
     """
 
     run: Callable[[], object] | Sequence[Callable[[], object]] = ()
@@ -174,7 +177,7 @@ class Workload:
 
     def __post_init__(self) -> None:
         self.calls = (self.run,) if callable(self.run) else tuple(self.run)
-        # All samples share this cycle: with a new cycle per sample, single calls would always use the first operands.
+        # All samples share this cycle. With a new cycle per sample, single calls would always use the first operands.
         self.turns = cycle(self.calls)
         if self.calls and self.phases:
             raise TypeError("a Workload takes either run or phases, not both")
