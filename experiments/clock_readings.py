@@ -18,7 +18,8 @@ from experiments.workload import Workload
 READINGS, ATTEMPTS = 5, 3
 # `call_s` makes at least this many attempts, even after its time limit.
 LEAST_ATTEMPTS = 3
-# While most readings are unusable, each reading times GROWTH times as many calls in a row, up to MOST_CALLS.
+# While at least half of the readings are unusable, multiply the number of calls in a row per reading by GROWTH, up to
+# MOST_CALLS.
 GROWTH, MOST_CALLS = 4, 2**20
 
 

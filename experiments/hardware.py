@@ -124,7 +124,7 @@ def _slug(words: str) -> str:
 
 
 def _matches(record: Mapping[str, Any], here: Sequence[gpus.Card]) -> bool:
-    """True if a record may describe this machine: every fact in its kind that can be read now is unchanged."""
+    """True if a record may describe this machine: every hardware fact that can be read now is unchanged."""
     then, now = record["hardware"]["cpu"], cpu()
     if record["kind"] == _kind_name(now, [card["name"] for card in here]):
         return True

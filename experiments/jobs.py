@@ -17,7 +17,7 @@ from contract.errors import StudyError
 from contract.files import read_json
 from experiments.user_models import VARIABLE
 
-# Parameters with a column in the samples table; all others go into `params`.
+# Parameters with their own column in the samples table; all other parameters go into the column `params`.
 COMMON = ("backend", "dtype", "threads")
 # Name prefixes for libraries that need no torch: our own kernels, and table libraries.
 WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars", "xgboost", "lightgbm", "sklearn")

@@ -19,7 +19,7 @@ _MOST_OUTPUT, _LONGEST_S = 2**20, 10.0
 
 
 def read_output(*command: str) -> bytes:
-    """Run a command in an English locale; return its output, up to 1 MiB and 10 s, or b'' if it cannot be run."""
+    """Run a command with English output; return what it prints within 10 s, at most 1 MiB; b'' if it cannot run."""
     printed = b""
     with (
         suppress(OSError, subprocess.SubprocessError),

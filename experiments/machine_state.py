@@ -135,9 +135,9 @@ class Watch:
     def read(self, *sample_flags: Flag) -> Reading:
         """Return the state around the sample that ends now. sample_flags: flags for this sample alone.
 
-        At first, the reading contains the state during the last closed window. The call that closes the current window
-        replaces it by that window's state. On a GPU, the reading for a point's first sample also contains at first the
-        GPU's state that `look` read during the sample.
+        At first, the reading contains the state during the last closed window. The later call that closes the current
+        window writes this window's state into the reading instead. On a GPU, the reading for a point's first sample
+        contains at once the GPU's state that `look` read during the sample.
         """
         reading = Reading(time.perf_counter() - self._begun)
         self._waiting.append((reading, (*self._before, *sample_flags)))
@@ -202,7 +202,7 @@ class Watch:
 
 
 def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, list[Flag]]:
-    """Compare the counters' totals at the begin and end of an interval.
+    """Compare the counters' totals at the beginning and end of an interval.
 
     Returns two values, and a flag for each disturbance in the interval. The values are the CPU time of other processes
     and the time stolen by the hypervisor, as shares of the time of all `cores`.

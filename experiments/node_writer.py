@@ -1,6 +1,6 @@
 """Write a node's record into the folder with the node's rounds.
 
-The first round writes a partial record. After the last round, `seal` replaces it by the complete record.
+The first round writes a partial record. After the last round, `seal` replaces it with the complete record.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ def _check_text(value: Any) -> str:
 
 
 class Unwatched(StrEnum):
-    """Reason why a GPU's state is not recorded, or only in part."""
+    """Reason why a GPU's state is not recorded, or is recorded only in part."""
 
     MAKER = "not NVIDIA's"
     SILENT = "NVML does not answer"

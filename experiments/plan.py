@@ -56,8 +56,8 @@ START_S = {"cpu": 3.0, "gpu": 7.0, NO_TORCH: 0.8}
 # USED_SHARE: predicted share of a point's budget that warm-up and samples use. In fact, they use half to all of it.
 # OBSERVED_SHARE: predicted share of a point's budget that observations use.
 USED_SHARE, OBSERVED_SHARE = 0.66, 0.8
-# FEWEST_CALLS: minimum number of calls that a point is predicted to take.
-# LONGEST_CALL: a point is predicted to be skipped if one call takes longer than this many times the point's budget.
+# FEWEST_CALLS: the prediction assumes at least this many calls per point.
+# LONGEST_CALL: the prediction assumes that a point is skipped if a call takes more than this many times its budget.
 FEWEST_CALLS, LONGEST_CALL = 4, 2
 FEWEST_ROUNDS = 3
 ADDS, DETAIL = 2, 3

@@ -42,8 +42,8 @@ from experiments.workload import Observed, Profile, Unsupported, Workload
 # share is smaller, since the plan knows only a core's rate in matrix products, so the call may take 20 times as long.
 SURE_SHARE, PLANNED_SHARE = 0.1, 0.02
 # The next larger probe runs only if its call is predicted to take at most PROBE_SHARE of the budget, or at most PROBE_S
-# seconds. With a small budget, the share alone would allow only the cheapest probes; these mostly start threads, and
-# scaling their time up would predict hours.
+# seconds. With a small budget, the share alone would allow only the cheapest probes. Most of their time is the start of
+# threads, so a prediction that scales this time up would be hours.
 PROBE_SHARE, PROBE_S = 0.3, 1.0
 # Skip a point if its call is predicted to take more than this many times its budget.
 OVERRUN = 2.0
@@ -101,7 +101,7 @@ def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
 
 
 def _set_threads(device: Device, params: dict[str, Any]) -> None:
-    # Skip points that do not need torch, since their libraries start their own threads.
+    # Set the thread count only for points that need torch, since other libraries start their own threads.
     if needs_torch(params):
         device.set_threads(params["threads"])
 

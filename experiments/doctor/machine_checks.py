@@ -86,7 +86,7 @@ def boost(root: Path) -> Finding | None:
 
 
 def heat(root: Path) -> Finding | None:
-    """Check the processor's temperature, and if heat has lowered its clock since boot."""
+    """Check the processor's temperature, and report if heat has lowered the processor's clock since boot."""
     thermometer, times = counters.find_temperature_sensor(root), counters.count_heat_throttles(root)
     warmth = read_number(thermometer) if thermometer else None
     limit = read_number(thermometer.with_name("temp1_crit")) if thermometer else None
@@ -138,7 +138,7 @@ def kinds_of_cores(root: Path, allowed: Collection[int]) -> Finding | None:
 
 
 def isolated_cpus(root: Path, allowed: Collection[int]) -> Finding | None:
-    """Check for CPUs that are isolated from the scheduler (isolcpus), over which it does not spread threads."""
+    """Check for CPUs that are isolated from the scheduler, since it does not spread threads over such CPUs."""
     path = root / CPUS / "isolated"
     if not path.exists():
         return None
@@ -198,7 +198,7 @@ def clock_source(root: Path) -> Finding | None:
 class Watched:
     """The use of CPU time during an interval.
 
-    before, after: the system's counters at the interval's begin and end.
+    before, after: the system's counters at the interval's beginning and end.
     busiest: the busiest other processes as (name, used share of a core).
     """
 

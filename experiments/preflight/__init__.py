@@ -23,8 +23,8 @@ from experiments.worker_processes import COMMAND, Worker, Workers, unreadable_an
 
 # BUDGET_S: seconds for warm-up and samples per point. SAMPLES: the maximum number of samples per point.
 BUDGET_S, SAMPLES = 0.15, 8
-# A point's timeout assumes at most this many predicted seconds. The plan's prediction for `sustained` is minutes, but
-# `preflight` measures it only briefly.
+# A point's timeout assumes at most this many predicted seconds. For `sustained`, the plan predicts minutes, but
+# `preflight` measures each point only briefly.
 PREDICTED_S = 15.0
 # Start no further point if fewer seconds than this are left.
 LEAST_S = 1.0
@@ -84,7 +84,7 @@ class Preflight:
     say: called with each formatted line; prints the line by default.
     command: the command line for a measuring process.
     profiling: the command line for the profiler check; empty for the default.
-    absent: a line for each planned device that this machine lacks.
+    absent: lines about the planned devices that this machine lacks.
     begun: the start of the time limit, as a reading of time.monotonic.
     """
 

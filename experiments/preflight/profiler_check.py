@@ -62,7 +62,7 @@ class ProfilerTimes:
 
     @property
     def in_order(self) -> bool:
-        """True if the profiler does not slow later steps, and no session lost records or has none."""
+        """True if the profiler does not slow later steps, no session lost records, and the sessions have records."""
         return self.slowdown <= SLOWER and not self.lost_sessions and max(self.records) > 0
 
     @property
@@ -161,7 +161,7 @@ def check_profiler(device: str, limit_s: float, command: Sequence[str] = ()) -> 
     """Run `time_profiler` for at most `limit_s` seconds, in a process with a measuring process's environment.
 
     command: the command line without the device; empty for the default.
-    Returns the times (None if `time_profiler` returned none), and a line to print with the result or the reason.
+    Returns the times, or None if `time_profiler` failed, and a line to print with the result or the reason.
     """
     words = [*(command or (sys.executable, "-m", "experiments.preflight.profiler_check")), device]
     try:
