@@ -1,4 +1,4 @@
-"""Show how a derived claim is calculated: its formula, its inputs, and its result if an input changes."""
+"""Tables that show how a derived result is calculated: formula, inputs, and results for other input values."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ def derivation_entries(
     machines: Mapping[str, str] | None = None,
     shown: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return one printable entry per formula, for the parts that have a derived result.
+    """Return a template entry for each formula by which a part of a claim got its derived result.
 
-    machines: maps node ids to names, which label further results that come from several nodes. shown: ids of the nodes
-    whose further results are listed; None lists all.
+    Parts without a derived result have no entry.
+    machines: maps node ids to machine names. A further result is labelled with its machine if the further results come
+    from several nodes.
+    shown: ids of the nodes whose further results are listed; None lists all.
     """
     worked: list[dict[str, Any]] = []
     for part in parts:
@@ -37,7 +39,7 @@ def derivation_entries(
 
 
 def pending_formulas(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List the formulas of the parts that have no result yet."""
+    """List the formulas that have not given a result yet, for all parts of a claim."""
     texts = [
         format_formula(formula["text"])
         for part in parts
@@ -48,7 +50,7 @@ def pending_formulas(parts: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def format_formula(text: str) -> str:
-    """Format a formula with `²` and `×`."""
+    """Write a formula from Python syntax in mathematical notation, with `²` and `×`."""
     return text.replace("**2", "²").replace(" * ", " × ")
 
 
@@ -92,13 +94,12 @@ def _format_result(result: Mapping[str, Any], unit: str) -> str:
 
 
 def _format_input(value: float, unit: str) -> str:
-    """Format a value with its unit, rounded to four digits."""
+    """Format a value with its unit, rounded to four significant digits."""
     scale, name = formatting.si_prefix(float(value), unit)
     return f"{formatting.format_exact(float(f'{value / scale:.4g}'))} {name}".strip()
 
 
 def _further_results(records: Sequence[Mapping[str, Any]], machines: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return table rows for further results."""
     several = len({record["labels"]["node"] for record in records if "node" in record["labels"]}) > 1
     return [
         {
@@ -111,7 +112,7 @@ def _further_results(records: Sequence[Mapping[str, Any]], machines: Mapping[str
 
 
 def _case_label(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
-    """Name a result by its server if it has one, else by its case, and append its machine if `machines` has it."""
+    """Return a label for a result: its server or else its case, and its machine if `machines` has the machine."""
     labels = record["labels"]
     label = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["case"])
     return "; ".join(filter(None, [label, machines.get(str(labels.get("node")))]))

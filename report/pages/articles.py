@@ -17,7 +17,7 @@ from report.pages.markdown import Markdown, escape, link
 _REPORT = Path(__file__).resolve().parents[1]
 SCHEMA = json.loads((_REPORT / "schemas" / "articles.schema.json").read_text(encoding="utf-8"))
 DECLARED = _REPORT / "articles.yaml"
-# A clause is written [words]{W15}: words of the argument, and the id of the claim that they state.
+# In an article, a clause is written `[words]{W15}`. The words state the claim with the id W15.
 _CLAUSE = re.compile(r"\[([^\[\]{}]+)\]\{([A-Z]\d\d)\}")
 _STRAY = re.compile(r"[\[\]{}]")
 Steps = tuple[str | int, ...]
@@ -87,7 +87,7 @@ def article_context(raw: Mapping[str, Any], document: Mapping[str, Any]) -> dict
 
 
 def _section_markdown(text: str, verdicts: Mapping[str, Mapping[str, Any]]) -> Markdown:
-    """Render a section as markdown: underline clauses and add claim numbers and signs."""
+    """Render a section as markdown: underline each clause, and add its claim's number and the verdict's sign."""
     # The pattern has two groups, so `split` returns: text, clause, claim, text, clause, claim, …, text.
     cut = _CLAUSE.split(text)
     pieces = []

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule. asks: the rule in our words. met: how this study follows it."""
+    """A benchmarking rule.
+
+    asks: text of the rule, in our words.
+    met: description of the way in which this study follows the rule.
+    """
 
     asks: str
     met: str

@@ -18,7 +18,7 @@ _UNSAFE = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasc
 
 
 def document_key(url: str) -> Markdown:
-    """Return a stable bibliography key for a document."""
+    """Return the bibliography key for a document, which depends only on its URL."""
     return identifier(f"d-{hashlib.sha256(url.encode()).hexdigest()[:8]}")
 
 

@@ -29,7 +29,7 @@ def scale_case(case: Mapping[str, Any], by: float) -> dict[str, float | None]:
 
 
 def percent_case(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a case from a share to percent."""
+    """Convert a case's estimate and bounds from fractions to percent."""
     return {**case, **scale_case(case, 0.01)}
 
 
@@ -43,8 +43,8 @@ def estimate_row(
 ) -> dict[str, Any]:
     """Return a row for `charts.estimate_chart`.
 
-    by: divides the numbers, so that they fit the unit of the axis. text: printed at the end of the row; default: the
-    estimate with its unit.
+    by: divisor that converts the estimate and its bounds to the unit of the axis.
+    text: text at the end of the row; '' prints the estimate with its unit.
     """
     text = (text or with_unit(float(case["estimate"]), unit)) + (f", {ONE_ROUND}" if is_single_round(case) else "")
     return {"label": label, **scale_case(case, by), "text": text, "one_round": is_single_round(case), **more}
@@ -53,7 +53,12 @@ def estimate_row(
 def line_points(
     cases: Iterable[Mapping[str, Any]], along: str, by: float = 1.0, x_by: float = 1.0
 ) -> list[dict[str, Any]]:
-    """Return points for `charts.line_chart`, sorted by x; each has x, y, interval bounds and one_round."""
+    """Return points for `charts.line_chart`, sorted by x.
+
+    A point has x, y, low, high and one_round, which is True for a single round.
+    along: label of the cases that gives x.
+    by, x_by: divisors of y and of x.
+    """
     rows = [
         {"x": float(case[along]) / x_by, "one_round": is_single_round(case), **scale_case(case, by)} for case in cases
     ]
@@ -81,12 +86,12 @@ def model_and_batch(case: Mapping[str, Any]) -> str:
 
 
 def as_percent(share: float) -> str:
-    """Format a share to two digits: '4.1%'."""
+    """Format a fraction as a percentage with two significant digits: '4.1%'."""
     return f"{two_digits(100 * share)}%"
 
 
 def format_rough(value: float) -> str:
-    """Round to two digits: '24,000', '4.1', '3 million'."""
+    """Format a number with two significant digits: '24,000', '4.1', '3 million'."""
     return two_digits(float(f"{value:.1e}")).replace(".0 ", " ")
 
 
@@ -97,7 +102,7 @@ def library_name(name: str) -> str:
 
 
 def device_suffix(view: View, device: str) -> str:
-    """Return a label suffix for a GPU: ', GPU', or its name if there are several; '' for the processor."""
+    """Return the suffix of a label for a device: ', GPU', or the GPU's name if there are several; '' for a CPU."""
     if device_kind(device) == "cpu":
         return ""
     several = sum(device_kind(device) == "gpu" for device in view.devices()) > 1

@@ -30,15 +30,16 @@ BLUE, VERMILION, AMBER, GREEN, PURPLE, SKY = "#0072b2", "#c2530a", "#8a6500", "#
 SERIES = [BLUE, VERMILION, GREEN, PURPLE, AMBER, GREY, INK]
 MARKERS = ["o", "s", "^", "D", "v", "P"]
 SIDES = {"supports": BLUE, "challenges": VERMILION, "undecided": MUTED, "": BLUE}
-# Replacement colours on a dark page.
+# Colours that replace the colours above on a dark page.
 DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#7d8792", GRID: "#3a424c", PAPER: "#161b22", BLUE: "#58a9e0",
         VERMILION: "#f08a4b", AMBER: "#e0b341", GREEN: "#3fbf97", PURPLE: "#d68fc0", SKY: "#7cc4ee"}  # fmt: skip
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
-# Figure widths and row height in inches. At these widths, text of 10 points is at least 13 pixels high on a page, and
-# 12 pixels high on a phone whose screen is 360 pixels wide.
+# WIDE, NARROW: width of a figure for a page and for a phone, in inches. Text of 10 points is then at least 13 pixels
+# high on a page, and 12 pixels high on a phone whose screen is 360 pixels wide.
+# ROW: height of a row in a figure, in inches.
 WIDE, NARROW = 6.8, 3.6
 ROW = 0.3
-# Label beside an estimate from a single round, which has no interval.
+# Text after the estimate of a single round, which has no interval.
 ONE_ROUND = "one round"
 HOLLOW = f"◇ {ONE_ROUND}, without an interval"
 _THEME: dict[str, Any] = {
@@ -52,7 +53,7 @@ _THEME: dict[str, Any] = {
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
     "axes.titleweight": "bold",
-    # A fixed title position saves time: otherwise each layout searches for overlaps.
+    # A fixed title position saves time, because matplotlib otherwise searches for overlaps at each layout.
     "axes.titley": 1.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -71,8 +72,8 @@ _THEME: dict[str, Any] = {
     "legend.fontsize": 9.5,
     "lines.linewidth": 1.6,
     "lines.markersize": 5.5,
-    # Text stays text, so that files are small, text is searchable, and readers see their own font. Math is off because
-    # names may contain "$".
+    # "none" stores text as text, so that files are small, text is searchable, and readers see their own font. Below,
+    # `text.parse_math` is off because names may contain "$".
     "svg.fonttype": "none",
     "svg.hashsalt": "does-ai-need-a-gpu",
     "text.parse_math": False,
@@ -81,10 +82,13 @@ _THEME: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure to draw. name: file name without suffix. title: the message of the figure.
+    """A figure to draw.
 
-    draw: function that draws the figure at a width in inches. note: explains marks and names the machine or source.
-    alt: describes the figure in words for screen readers.
+    name: file name without suffix.
+    title: message of the figure.
+    draw: function that draws the figure at a width in inches.
+    note: text that explains the marks and names the machine or the source.
+    alt: description of the figure in words, for screen readers.
     """
 
     name: str
@@ -95,7 +99,7 @@ class Chart:
 
 
 def theme() -> Any:
-    """Return the figure style as a context manager."""
+    """Return a context manager that applies the figure style."""
     style: dict[Any, Any] = {**sns.axes_style("whitegrid"), **_THEME}
     return matplotlib.rc_context(style)
 
@@ -119,9 +123,13 @@ def estimate_chart(
 ) -> EstimateDrawing:
     """Return a drawing with a row per case, which shows the label, mark, interval and number of the case.
 
-    rows: each has label, estimate, low and high (None if unknown), text, side (a key in SIDES) and tier. A row may also
-    have `other` (position of a second mark), `one_round` (True for a hollow mark) and `group` (heading). lines: the
-    threshold, or both ends of a range. line: text that names them. log: None chooses the scale by the span of the data.
+    rows: each has label, estimate, low and high (None if unknown), text (printed at the end of the row), side (a key in
+    SIDES) and tier (of the evidence). A row may also have `other` (position of a second mark), `one_round` (True for a
+    hollow mark) and `group` (heading above the first row of the group).
+    axis: label of the axis.
+    lines: the threshold, or both ends of a range of thresholds.
+    line: name of the threshold or range, printed above the axes.
+    log: True for a logarithmic axis; None chooses the scale by the span of the data.
     """
 
     def draw(width: float) -> Figure:
@@ -204,7 +212,7 @@ def _axis_values(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
 
 
 def _needs_log_axis(values: Sequence[float]) -> bool:
-    """Tell if a logarithmic axis suits the values."""
+    """True if all values are positive and span more than a factor of 8, so that a logarithmic axis suits them."""
     return min(values) > 0 and max(values) / min(values) > 8
 
 
@@ -226,7 +234,11 @@ def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float)
 
 
 def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
-    """Set limits and ticks for one axis, with plain numbers."""
+    """Set the limits and ticks of an axis; tick labels are plain numbers without exponents.
+
+    which: "x" or "y".
+    ends: numbers that the axis must span.
+    """
     low, high = min(ends), max(ends)
     limits = axes.set_xlim if which == "x" else axes.set_ylim
     line = axes.xaxis if which == "x" else axes.yaxis
@@ -235,9 +247,10 @@ def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, 
         margin = max((high / low) ** 0.06, 1.15)
         limits(low / margin, high * margin)
         decades = np.log10(high / low)
-        # Labels along x need more room than labels along y.
+        # Ticks at 2 and 5 times the powers of ten are added on an axis that spans at most this many decades. The limit
+        # is lower along x on a phone, where labels have little space.
         room = 1.2 if which == "x" and is_narrow(width) else 2
-        # Over many decades the labels are long, so that fewer fit.
+        # On an axis over many decades the labels are long, so fewer of them fit.
         max_ticks = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
         line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=max_ticks))
         line.set_minor_locator(NullLocator())
@@ -267,8 +280,12 @@ def line_chart(
 ) -> Callable[[float], Figure]:
     """Return a drawing with a line per value in the column `hue`, and a panel per value in the column `panel`.
 
-    table: may have the columns low and high, which are drawn as bars, and one_round, which is True for hollow points.
-    levels: heights of horizontal lines by name. joined: False draws only points, if values between them mean nothing.
+    table: the columns low and high, if there are any, are drawn as bars. Points with True in a column one_round are
+    hollow.
+    axis: labels of the x axis and the y axis.
+    levels: heights of horizontal lines, by the name printed at the line.
+    log: True makes an axis logarithmic; first the x axis, then the y axis.
+    joined: False draws points without lines, for data where values between two points mean nothing.
     """
 
     def draw(width: float) -> Figure:
@@ -344,7 +361,10 @@ def line_chart(
 def bar_chart(
     table: pd.DataFrame, x: str, y: str, axis: str, hue: str | None = None, stacked: bool = False
 ) -> Callable[[float], Figure]:
-    """Return a drawing with horizontal bars from zero, a row per value in `y`; hues are side by side or stacked."""
+    """Return a drawing with horizontal bars from zero: a row per value in `y`, a bar per value in `hue`.
+
+    stacked: True stacks the bars of a row; False draws them one below the other.
+    """
 
     def draw(width: float) -> Figure:
         room = 17 if is_narrow(width) else 30

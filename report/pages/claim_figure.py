@@ -18,7 +18,8 @@ from report.pages import charts, verdict_words
 from report.pages.chart_rows import alt_text, is_single_round, scale_case
 
 MOST_ROWS = 8
-# Labels that tell cases apart, in the order a reader would ask for them.
+# Labels that may tell cases apart. `short_labels` tries them in this order, which is the order in which a reader would
+# ask for them.
 _LABELS = (
     "run", "model", "subject", "service", "server", "shape", "op", "task", "gpu", "machine", "accelerator", "cpu",
     "of", "to", "baseline", "parameters", "batch", "requests_per_s", "threads", "cores", "dtype", "phase", "direction",
@@ -83,7 +84,11 @@ def _has_number(case: Mapping[str, Any]) -> bool:
 
 
 def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the deciding part and, if each has few cases, the parts with the same unit, threshold and rule."""
+    """Return the parts of the claim that its figure shows.
+
+    These are all parts with the unit, threshold and rule of the deciding part, if none of them has more than two cases.
+    Otherwise the figure shows the deciding part alone.
+    """
     parts = verdict["parts"] or []
 
     def number_of_cases(part: Mapping[str, Any]) -> int:
@@ -111,7 +116,11 @@ def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _select_cases(cases: Sequence[Mapping[str, Any]], declared: Sequence[float]) -> list[Mapping[str, Any]]:
-    """Pick up to eight cases, greatest first: both ends, those nearest to the threshold, and others spread evenly."""
+    """Select up to MOST_ROWS cases, sorted from the largest estimate to the smallest.
+
+    If there are more cases, the largest, the smallest, and the nearest on each side of a threshold are selected first,
+    and then others that are spread evenly. declared: the thresholds.
+    """
     order = sorted(cases, key=lambda case: -float(case["estimate"]))
     if len(order) <= MOST_ROWS:
         return order
@@ -132,7 +141,7 @@ def _select_cases(cases: Sequence[Mapping[str, Any]], declared: Sequence[float])
 def short_labels(
     cases: Sequence[Mapping[str, Any]], machines: Mapping[str, str], parts: Mapping[str, Mapping[str, Any]]
 ) -> list[str]:
-    """Name each case by labels in which the cases differ, with as few words as tell the cases apart."""
+    """Name each case by labels in which the cases differ, with no more labels than needed to tell the cases apart."""
     if len(parts) > 1:
         names = [formatting.capitalize(str(case.get("part") or "")) for case in cases]
         if len(set(names)) == len(cases):
@@ -166,13 +175,12 @@ def short_labels(
 
 
 def _join_labels(label: str, other: str) -> str:
-    """Join both labels; put the distinctive one first if there is no room for both."""
+    """Join a label and its distinctive pieces `other`; `other` comes first if the end must be cut off."""
     text = ", ".join(filter(None, [label, other]))
     return text if len(text) <= _ROOM or not other else _truncate(", ".join(filter(None, [other, label])))
 
 
 def _number_duplicates(labels: Sequence[str]) -> list[str]:
-    """Number duplicate labels."""
     counts: Counter[str] = Counter()
     numbered = []
     for label in labels:
@@ -182,7 +190,7 @@ def _number_duplicates(labels: Sequence[str]) -> list[str]:
 
 
 def _distinctive_pieces(labels: Sequence[str]) -> list[str]:
-    """Reduce each label to its two rarest pieces, without the pieces that all labels share."""
+    """Reduce each label to its two rarest comma-separated pieces, and drop pieces that all labels share."""
     pieces = [label.split(", ") for label in labels]
     shared = Counter(piece for label_pieces in pieces for piece in set(label_pieces))
     selected = [[piece for piece in label_pieces if shared[piece] < len(labels)] for label_pieces in pieces]
@@ -275,7 +283,7 @@ def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], l
 
 
 def _chart_note(rows: Sequence[Mapping[str, Any]], total: int) -> str:
-    """Explain marks and bars, and count the cases not drawn."""
+    """Explain the marks and bars, and state how many of all cases are drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
     marks = [f"{verdict_words.TIERS[tier].sign} {verdict_words.TIERS[tier].name}" for tier in tiers]
     sides = {str(row["side"]) for row in rows}

@@ -17,9 +17,9 @@ from report.pages.machine_selection import filter_cases
 from report.pages.markdown import identifier
 from report.pages.threshold_slider import sliders_json
 
-# Maximum number of cases listed for a part; the data tables hold all cases.
+# Maximum number of cases listed for a part of the claim; the data tables hold all cases.
 _MOST_CASES = 120
-# Longer lists of the summary rows behind a case are shortened.
+# Maximum number of summary rows listed behind a case; a longer list is shortened.
 _MOST_NUMBERS = 12
 _STANDS = {
     "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
@@ -124,7 +124,10 @@ def _format_rounds(values: Sequence[int]) -> str:
 
 
 def _model_check_sentence(part: Mapping[str, Any]) -> str:
-    """State how accurate the model behind a derived part is, or that nothing checked it; '' for other parts."""
+    """State how accurate the model behind a derived part is, or that no measurement has checked the model.
+
+    Returns '' for a part that no model derives.
+    """
     check = part.get("check")
     if part.get("checked") == "":
         return "It is derived by a model that no measurement has checked, so it decides nothing alone."
@@ -176,7 +179,7 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
 
 
 def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
-    """Yield an entry for each question on which claims of this or another article contradict this claim."""
+    """Yield an entry for each question that this claim and claims of this or another article answer differently."""
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     for contradiction in document["contradictions"]:
         sides = contradiction["sides"]
@@ -219,7 +222,7 @@ def _format_scope_value(value: Any) -> str:
 
 
 def _published_rows(part: Mapping[str, Any]) -> Any:
-    """Yield a row for each set of published results on a part."""
+    """Yield a row for each set of published results that bears on a part of the claim."""
     for other in part.get("others") or []:
         unit = str(other["unit"] or "1")
         bounds = [formatting.with_unit(end, unit) for end in (other["least"], other["most"]) if end is not None]
@@ -239,7 +242,7 @@ def _published_rows(part: Mapping[str, Any]) -> Any:
 
 
 def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown: Collection[str] | None) -> Any:
-    """Yield a table for each part with its cases on the shown machines, at most _MOST_CASES."""
+    """Yield a table for each part of the claim, with at most _MOST_CASES of the part's cases on the shown machines."""
     parts = verdict["parts"] or []
     nodes = {case.get("node") for case in verdict["cases"] if case.get("node")}
     several_nodes = len(nodes) > 1 or any(case.get("instances") for case in verdict["cases"])
@@ -278,7 +281,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 
 
 def _machine_text(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
-    """Name the machine of a case; if there are several, add the range of their results."""
+    """Name the machine of a case; for a case from several machines, add the range of their results."""
     spread = verdict_words.format_interval(case.get("instance_low"), case.get("instance_high"), unit)
     unit_name = "machine" if count_machines(case_nodes(case)) > 1 else "run"
     return case_machine(case, machines) + (f" ({spread} from {unit_name} to {unit_name})" if spread else "")

@@ -24,7 +24,7 @@ _ISOLATED = "\u2068\\g<0>\u2069"
 
 
 def remove_invisible(text: str) -> str:
-    """Remove invisible characters; replace those invalid in documents by U+FFFD."""
+    """Remove invisible characters and excess accents; replace characters that documents reject by U+FFFD."""
     if text.isascii() and text.isprintable():
         return text
     return _PILE.sub(r"\1", _UNSEEN.sub("", _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)))

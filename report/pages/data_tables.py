@@ -1,4 +1,4 @@
-"""Write the site's data as CSV tables for spreadsheets: the summary, and samples by machine, experiment and device.
+"""CSV tables with the data of the site, for spreadsheets: the summary, and samples by machine, experiment and device.
 
 Verdicts and samples refer to rows of the summary by number. Values that all samples of a summary row share (operations,
 bytes, tolerance) appear only in the summary. A column that is empty in a whole file is dropped.
@@ -22,25 +22,29 @@ from report.data.gathered_files import read_dataset, read_summary
 from report.data.summary import SERIES
 from report.pages import site_paths
 
-# Sample tables lack these columns: the file name gives some of them, and the summary row gives the others.
+# Columns that are not in sample tables. The path of the file names the node, experiment and device; the others are in
+# the summary row, or become columns of their own (params).
 _ELSEWHERE = ["node", "experiment", "device", "params", "run", "flop", "bytes", "tolerance", "origin"]
 _FIRST = ["row", "round", "backend", "dtype", "threads"]
-# These readings are rounded, because they have more digits than are meaningful and make up half the file.
+# Columns that are rounded to _DIGITS digits. They have more digits than are meaningful, and make up half of a file.
 _COUNTERS = [
     "error", "elapsed_s", "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "utilisation", "other_load",
     "steal",
 ]  # fmt: skip
 _DIGITS = 6
-# Prefixes that start a spreadsheet formula.
+# First characters by which a spreadsheet takes a text for a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
     """Write the tables from a gathered folder into the site folder `out`; return their relative paths.
 
-    data: folder written by `report gather`. nodes: only these nodes get sample tables, and a file with the samples of
-    all nodes is added; by default every node gets tables. Raises StudyError if a table is missing, if two would have
-    the same name, or if a sample has no summary row; raises OSError.
+    data: folder written by `report gather`.
+    nodes: ids of the only nodes that get sample tables, besides a file with the samples of all nodes. If empty, every
+    node gets sample tables.
+
+    Raises StudyError if a table is missing, if two tables would have the same name, or if a sample has no summary row.
+    Raises OSError if a file cannot be written.
     """
     evidence = read_dataset(data, only=nodes)
     if not (data / "samples.parquet").is_file():
@@ -73,7 +77,10 @@ def _sample_tables(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd
 
 
 def _with_row_numbers(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Add each sample's summary row number, and sort by it. Raises StudyError if a sample has no summary row."""
+    """Add the number of the summary row to each sample, and sort the samples by this number.
+
+    Raises StudyError if a sample has no summary row.
+    """
     numbered = samples.merge(rows[[*SERIES, "row"]], on=SERIES, how="left")
     if numbered["row"].isna().any():
         raise StudyError("samples.parquet: some samples have no row in summary.parquet: gather again")
@@ -81,7 +88,7 @@ def _with_row_numbers(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame
 
 
 def _wide_table(part: pd.DataFrame) -> pd.DataFrame:
-    """Expand parameters into columns, and drop columns that are empty or in the summary."""
+    """Turn each parameter into a column, and drop columns that are empty or that the summary has."""
     codes, texts = pd.factorize(part["params"])
     parameters = _parameter_columns([str(text) for text in texts], list(part.columns)).take(codes)
     table = part.drop(columns=_ELSEWHERE).assign(**{name: _round_digits(part[name]) for name in _COUNTERS})
@@ -92,9 +99,9 @@ def _wide_table(part: pd.DataFrame) -> pd.DataFrame:
 
 
 def _parameter_columns(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFrame:
-    """Expand JSON parameter texts: a row per text, a column per name.
+    """Return the parameters in JSON texts as a table: a row per text, a column per parameter.
 
-    taken: existing sample columns; a parameter with such a name gets a prefix.
+    taken: names of other columns. A parameter with such a name gets the prefix `param_`.
     """
     read = [json.loads(text) for text in texts]
     names = list(dict.fromkeys(name for parameters in read for name in parameters))
@@ -113,12 +120,12 @@ def _parameter_column(values: Sequence[Any]) -> Any:
 
 
 def _has_values(column: pd.Series) -> bool:
-    """Tell if a column has any value."""
+    """True if any entry in the column is neither missing nor ''."""
     return bool((column.notna() & (column.astype(str) != "")).any())
 
 
 def _round_digits(column: pd.Series) -> pd.Series:
-    """Round to `_DIGITS` significant digits."""
+    """Round numbers to `_DIGITS` significant digits."""
     codes, numbers = pd.factorize(column)
     short = [float(f"{number:.{_DIGITS}g}") for number in numbers]
     # `factorize` codes missing values as -1, which selects the last element, nan.
@@ -126,7 +133,7 @@ def _round_digits(column: pd.Series) -> pd.Series:
 
 
 def write_table(table: pd.DataFrame, path: Path) -> None:
-    """Write a table as CSV, changed so that spreadsheets run no text as a formula. Raises OSError."""
+    """Write a table as CSV; text that a spreadsheet would run as a formula is escaped. Raises OSError."""
     safe = {name: _escape_formulas(column) for name, column in table.items()}
     with atomic_path(path) as temporary:
         pd.DataFrame(safe).to_csv(temporary, index=False, lineterminator="\n")
@@ -137,14 +144,14 @@ def _escape_formulas(column: pd.Series) -> pd.Series:
     if pd.api.types.is_numeric_dtype(column.dtype):
         return column
     codes, words = pd.factorize(column)
-    # pandas does not quote a carriage return, which would start a new row.
+    # A carriage return is replaced by a space: pandas does not quote it, so it would start a new row.
     safe = [f"'{word}" if word.startswith(_FORMULA) else word for word in map(str, words)]
     safe = [word.replace("\r", " ") for word in safe]
     return pd.Series(np.array([*safe, ""], dtype=object)[codes], column.index)
 
 
 def _copy_atomically(source: Path, target: Path) -> None:
-    """Copy a file atomically. Raises StudyError if it is missing, OSError."""
+    """Copy a file atomically. Raises StudyError if `source` is missing, OSError if the copy fails."""
     if not source.is_file():
         raise StudyError(f"{source}: no such file: write it with `python -m report gather`")
     with atomic_path(target) as temporary:

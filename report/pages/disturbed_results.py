@@ -10,12 +10,12 @@ from report.formatting import first_items, format_count
 from report.pages.exhibit_types import Exhibit, Family
 from report.pages.figure_data import Evidence
 
-# Maximum number of groups that the sentence names.
+# Maximum number of groups (experiment, threads and machine) that the sentence names.
 _NAMED = 4
 
 
 def exhibits_with_disturbances(family: Family, evidence: Evidence) -> list[Exhibit]:
-    """Return a family's exhibits, with a note on disturbed results in the first."""
+    """Return a family's exhibits; the first gets a sentence on disturbed results behind the page."""
     if evidence.data is None:
         return []
     with evidence.data.track_use() as used:

@@ -15,17 +15,23 @@ from report.pages.editions.edition_record import earlier_editions, extract_editi
 from report.pages.figure_data import Evidence
 from report.verdicts import read_verdicts
 
-# Without this file GitHub Pages drops names that start with a dot or underscore, and runs Jekyll.
+# Name of an empty file that stops GitHub Pages from running Jekyll and from dropping files whose names start with a dot
+# or an underscore.
 _NO_TEMPLATES = ".nojekyll"
 RECORD = "site.json"
 
 
 def write_downloads(report: Path, verdicts: Path, data: Path, previous: Path | None = None) -> list[str]:
-    """Add the download files to the folder `report`, filled by `report render`; return their names.
+    """Add the download files to the folder `report`, and return their names.
 
-    verdicts: the rendered verdicts.json, with its CSV beside it. data: folder written by `report gather`. previous: an
-    earlier verdicts.json, or the editions.json from the previous site. Removes files that only an earlier build wrote.
-    Raises StudyError, OSError.
+    Files that only an earlier build wrote are removed.
+    report: folder filled by `report render`.
+    verdicts: the rendered verdicts.json, with verdicts.csv beside it.
+    data: folder written by `report gather`.
+    previous: an earlier verdicts.json, or the editions.json from the previous site.
+
+    Raises StudyError if the report was rendered from other verdicts, or if an input is missing or unusable. Raises
+    OSError if a file cannot be written.
     """
     document = read_verdicts(verdicts)
     check_rendered(report, document)
@@ -66,7 +72,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _remove_others(report: Path, written: list[str]) -> None:
-    """Remove files that an earlier build listed and this one did not write; files that no build listed are not ours."""
+    """Remove files that an earlier build listed but this build did not write. Files that no build listed stay."""
     try:
         listed = {str(name) for name in read_json(report / RECORD)["files"]}
     except (StudyError, KeyError, TypeError):

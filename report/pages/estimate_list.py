@@ -33,9 +33,10 @@ def estimate_list(
     tier: str = "measured",
     groups: Sequence[str] = (),
 ) -> Exhibit:
-    """Return an exhibit that shows the cases as a chart, in units of `by`, and as a table with the columns `head`.
+    """Return an exhibit with a row per case, as a chart and as a table with the column headings `head`.
 
-    groups: the heading for each case's group; headings are not drawn if all are equal.
+    by: divisor that converts the estimates to the unit of the chart's axis.
+    groups: name of the group of each entry, drawn as a heading. Headings are not drawn if all names are equal.
     """
     title = str(heading)
     shown = groups if len(set(groups)) > 1 else [""] * len(entries)

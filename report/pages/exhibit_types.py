@@ -26,7 +26,7 @@ class Table:
     caption: str = ""
 
     def without_empty_columns(self) -> Table:
-        """Return a copy without empty columns."""
+        """Return a copy without the columns in which every entry is NOTHING."""
         columns = [i for i in range(len(self.head)) if any(row[i] != NOTHING for row in self.rows)]
         rows = [[row[i] for i in columns] for row in self.rows]
         return Table([self.head[i] for i in columns], rows, "".join(self.align[i] for i in columns), self.caption)
@@ -34,12 +34,16 @@ class Table:
 
 @dataclass(frozen=True)
 class Exhibit:
-    """One message: a figure whose title states the message, sentences beside the figure, and a folded table.
+    """A figure whose title states a message, with sentences beside the figure and a folded table.
 
-    claims: ids of claims that rest on the exhibit. heading: the title as a `Sentence` with its numbers. machine: name
-    of the machine, '' if several. called: name of the machine in headings. own: True for the user's own machine.
-    subject: key that exhibits on the same subject share across machines. section: heading above this exhibit and the
-    following ones whose `within` is True.
+    says: sentences beside the figure.
+    claims: ids of claims that rest on the exhibit.
+    heading: title as a `Sentence` with its numbers, so that titles of several machines can be merged.
+    machine: name of the machine, '' if the exhibit shows several machines.
+    called: name of the machine in headings, such as "Your machine".
+    own: True if the machine is the user's own.
+    subject: key that is equal for exhibits of several machines on the same subject.
+    section: heading above this exhibit and the following exhibits whose `within` is True.
     """
 
     chart: Chart
@@ -57,7 +61,11 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Family:
-    """A page of measurements. asks: the question it answers. show: builds exhibits from all evidence."""
+    """A family of measurements, which is shown on a page.
+
+    asks: question that the page answers.
+    show: function that builds the exhibits from all evidence.
+    """
 
     key: str
     title: str
@@ -66,7 +74,10 @@ class Family:
 
 
 def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) -> Iterator[Exhibit]:
-    """Yield each machine's exhibits with machine and subject filled in; `show` gets the machine's number, from 1."""
+    """Yield the exhibits of each machine, with the machine, the subject and notes on unusable numbers filled in.
+
+    show: function that builds the exhibits of a machine from its `View` and its number, counted from 1.
+    """
     alone = sum(view.own for view in evidence.views) == 1
     for place, view in enumerate(evidence.views, 1):
         called = "Your machine" if view.own and alone else view.name
@@ -89,7 +100,7 @@ def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterabl
 
 
 def explain_hollow_marks(chart: Chart) -> Chart:
-    """Explain hollow marks in the note if the chart has any."""
+    """Add an explanation of hollow marks to the chart's note, if the chart has any."""
     return replace(chart, note=f"{chart.note} {HOLLOW}.") if f", {ONE_ROUND}" in chart.alt else chart
 
 

@@ -17,10 +17,10 @@ from contract.schema import check_document
 from report.pages import site_paths
 
 _LONGEST = 300
-# These errors concern a single file, so that other pages can still be made.
+# Numbers of system errors that concern a single file, so that other pages can still be made.
 _OF_ONE_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _FIELDS = ("kind", "name", "reason")
-# List as written by `Failures.as_json`.
+# Schema of the list that `Failures.as_json` returns.
 _SCHEMA = {
     "type": "array",
     "items": {
@@ -59,7 +59,8 @@ class Failures:
         try:
             yield
         except Exception as fault:
-            # Some libraries raise OSError without errno for a damaged file.
+            # Some libraries raise OSError without errno for a damaged file. Such an error concerns a single file, so it
+            # is recorded.
             if isinstance(fault, OSError) and fault.errno not in (None, *_OF_ONE_FILE):
                 raise
             reason = str(fault) if isinstance(fault, StudyError) else f"{type(fault).__name__}: {fault}"
@@ -67,7 +68,7 @@ class Failures:
             traceback.print_exc()
 
     def add(self, kind: str, name: str, reason: str) -> None:
-        """Record and print a failure; ignore repeats for the same page."""
+        """Record and print a failure, unless a failure of the same page or figure is already recorded."""
         failure = Failure(kind, name, (" ".join(reason.split()) or "no reason given")[:_LONGEST])
         if not self.find(kind, name):
             self.items.append(failure)
@@ -91,7 +92,7 @@ def read_failures(report: Path) -> Failures:
 def read_failed_figures(folder: Path) -> Failures:
     """Read failures from `report figures` in a folder. Raises StudyError for a damaged list."""
     lists = [_read_checked(path, _OF_FIGURES, "figures") for path in sorted(folder.glob("*.json"))]
-    # Skip pages: a failed claim or family fails again when its page is built.
+    # Skip failed pages: a claim or family that failed here fails again, and is recorded, when its page is built.
     return Failures(failure for drawn in lists for failure in drawn["failed"] if failure["kind"] != "page")
 
 

@@ -1,4 +1,4 @@
-"""Find differences between two editions of a claim: rule, published figures and data."""
+"""Differences between two editions of a claim, in the rule, in published figures and in data."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ _MOST = 3
 
 @dataclass(frozen=True)
 class Cause:
-    """A difference, with its kind from CAUSES. part: name of the part, "" for the whole claim.
+    """A difference between two editions of a claim that may explain another verdict.
 
+    cause: kind of difference, from CAUSES.
+    text: the difference in words.
+    part: name of the part of the claim that differs, "" for the whole claim.
     stays: True lists the difference even if the verdict did not change.
     """
 
@@ -32,7 +35,7 @@ class Cause:
 def find_causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
     """Return all differences that may explain a changed verdict.
 
-    was, now: claim records in the editions old and new.
+    was, now: records of the claim in the editions `old` and `new`.
     """
     differences = []
     if was["version"] != now["version"]:
@@ -61,7 +64,8 @@ def unknown_cause(old: Record, new: Record) -> Cause:
 
 def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]:
     name = now["name"]
-    # Older editions write "cell" for "case", which is no difference in the rule.
+    # Older editions write "cell" for "case". That is no change of the rule, so "cell" is replaced before the
+    # comparison.
     rules = [record["rule"].replace(" cell", " case") for record in (now, was)]
     if was["quantity"] != now["quantity"] or was["unit"] != now["unit"]:
         values = [
@@ -96,13 +100,13 @@ def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator
 
 
 def _figure_texts(part: Record, edition: Record) -> dict[str, str]:
-    """Map each published figure that a part uses to its value and status."""
+    """Map each published figure that a part of the claim uses to its value and status."""
     figures = [edition["figures"][name] for name in part["figures"] if name in edition["figures"]]
     return {figure["what"]: f"{figure['stated']}, {figure['status']}" for figure in figures}
 
 
 def _intervals_disjoint(was: Record, now: Record) -> bool:
-    """True if the intervals do not overlap, so that they differ by more than drift between measurements."""
+    """True if the intervals do not overlap: the results then differ by more than drift between measurements."""
     ends = [record[end] for record in (was, now) for end in ("low", "high")]
     return None not in ends and (was["high"] < now["low"] or now["high"] < was["low"])
 

@@ -14,11 +14,16 @@ Record = Mapping[str, Any]
 
 
 def compare_editions(old: Record, new: Record) -> dict[str, Any]:
-    """Compare two records from `edition_record.extract_edition`.
+    """Compare two records from `edition_record.extract_edition`; return a mapping with these keys.
 
-    changed: claims with a new verdict, each with `was`, `is` and `why`, a list with cause, part and text. revised:
-    claims with the same verdict on different evidence, with the same keys. added, withdrawn: claims in one edition
-    only. stayed: ids of claims with the same verdict. nodes: labels of added, gone and remeasured machines.
+    old, new: summaries of the two editions.
+    nodes: labels of machines that were added, are gone, or were measured again.
+    changed: claims with another verdict. Each has `was` and `is` (verdicts) and `why`, a list of causes with cause,
+    part and text.
+    revised: claims with the same verdict although rule, sources or data differ, in the form of `changed`.
+    added: claims in the new edition only.
+    withdrawn: claims in the old edition only.
+    stayed: ids of all claims with the same verdict.
     """
     before = {claim["id"]: claim for claim in old["claims"]}
     after = {claim["id"]: claim for claim in new["claims"]}
@@ -69,7 +74,7 @@ def _claim_summary(claim: Record) -> dict[str, str]:
 
 
 def edition_day(about: Record) -> str:
-    """Return an edition's date."""
+    """Return the date of an edition: '2026-11-22'."""
     return str(about["generated_utc"])[:10]
 
 
@@ -86,13 +91,13 @@ def headline(comparison: Record) -> str:
 
 
 def machine_sentences(comparison: Record) -> list[str]:
-    """List added, remeasured and gone machines, a sentence each."""
+    """Return a sentence each on machines that were added, were measured again, and are gone, if there are any."""
     headings = (("added", "Added"), ("again", "Measured again"), ("gone", "No longer there"))
     return [f"{word}: {join_words(comparison['nodes'][key])}." for key, word in headings if comparison["nodes"][key]]
 
 
 def format_causes(why: Sequence[Record]) -> list[str]:
-    """Format causes, grouped by part."""
+    """Format causes as texts, grouped by part of the claim."""
     by_part: dict[str, list[str]] = {}
     for cause in why:
         by_part.setdefault(cause["part"], []).append(str(cause["text"]))

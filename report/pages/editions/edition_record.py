@@ -48,7 +48,10 @@ def extract_edition(document: Record, path: Path | str) -> dict[str, Any]:
 
 
 def _check_schema(document: Any, kind: str, path: Path | str) -> None:
-    """Raise StudyError with advice if the document violates its schema. kind: definition in the schema."""
+    """Raise StudyError with advice if the document violates its schema.
+
+    kind: name of the definition in the schema.
+    """
     try:
         check_document(document, {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}, path)
     except StudyError as fault:
@@ -72,7 +75,7 @@ def _claim_record(verdict: Record) -> dict[str, Any]:
 
 
 def _rule_text(part: Record) -> str:
-    """Return the rule in words; older verdicts store it as finished text."""
+    """Return the rule of a part in words. Older verdicts files store the finished text, newer ones the data for it."""
     return str(part["rule_text"]) if "rule_text" in part else verdict_sentences.rule_text(part)
 
 
@@ -91,9 +94,10 @@ def _figure_record(entry: Record) -> dict[str, str]:
 
 
 def read_editions(path: Path) -> list[dict[str, Any]]:
-    """Read editions, oldest first: one from a verdicts.json, all from an editions.json.
+    """Read editions, sorted from the oldest to the newest.
 
-    Raises StudyError for any other file.
+    A verdicts.json gives one edition, and an editions.json gives all editions in it. Raises StudyError for another
+    file.
     """
     document = read_json(path)
     if not isinstance(document, dict) or not {"verdicts", "editions"} & set(document):
@@ -110,9 +114,9 @@ def write_editions(path: Path, editions: Iterable[Record]) -> None:
 
 
 def earlier_editions(editions: Iterable[Record], current: Record) -> list[dict[str, Any]]:
-    """Return earlier editions, oldest first.
+    """Return the editions before the current edition, sorted from the oldest to the newest.
 
-    The latest ones are left out while they differ from the current edition only in time, commit and version.
+    The latest of them are left out if they differ from the current edition only in time, commit and version.
     """
     earlier = [record for record in _sort_by_time(editions) if record["generated_utc"] < current["generated_utc"]]
     while earlier and edition_digest(earlier[-1]) == edition_digest(current):
@@ -125,6 +129,6 @@ def _sort_by_time(editions: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def edition_digest(record: Record) -> str:
-    """Hash an edition's content to 12 digits, without its time, commit and version."""
+    """Return a hash of an edition without its time, commit and version, as 12 hexadecimal digits."""
     text = json.dumps({name: value for name, value in record.items() if name not in _SAID}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

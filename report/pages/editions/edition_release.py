@@ -1,7 +1,8 @@
-"""Archive a built site as an edition, and write the README section about the edition.
+"""Archive of built sites, each as an edition, and the README section about an edition.
 
-An edition is a folder `data/editions/NUMBER/` with a record, `edition.json`, that holds every file's digest. Samples
-stay in `data/nodes/` only. The README section comes from the newest edition, so it always matches a report.
+An edition is a folder `data/editions/NUMBER/` with a record, `edition.json`, that holds the digest of every file.
+Samples stay in `data/nodes/` only. The README section is written from the record of the newest edition, so that it
+always matches an archived report.
 """
 
 from __future__ import annotations
@@ -39,18 +40,21 @@ _NOT_KEPT = {
     *("_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html", ".nojekyll", SITE),
     *(site_paths.EDITIONS, site_paths.FILES, site_paths.SAMPLES),
 }
-# A release itself changes these files, so changes to them do not count as uncommitted work.
+# Files that a release itself writes. They may have uncommitted changes when the next edition is released.
 _WRITTEN = ("data/editions", "README.md", "docs/report.png")
 
 
 def release_edition(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
     """Copy a built site without its samples into a new folder, add a record, and return the folder.
 
-    verdicts: the rendered verdicts.json. data: folder written by `report gather`. report: folder written by `report
-    render` and `report site`. number: edition number, default newest plus one. into: parent folder.
+    verdicts: the rendered verdicts.json.
+    data: folder written by `report gather`.
+    report: folder written by `report render` and `report site`.
+    number: number of the edition; None takes the newest number plus one.
+    into: parent folder of all editions.
 
-    Raises StudyError if the edition exists, if data are not measured, if the verdicts are from another commit than
-    HEAD, if the report is from other verdicts, or if the linter finds a fault.
+    Raises StudyError if the edition exists, if the data are not measured, if files have uncommitted changes, if the
+    verdicts are from another commit than HEAD, if the report is from other verdicts, or if the linter finds a fault.
     """
     document = read_verdicts(verdicts)
     number = (newest_edition(into) or 0) + 1 if number is None else number
@@ -111,7 +115,8 @@ def _check_commit(commit: str, verdicts: Path) -> None:
         raise StudyError(f"the edition's commit cannot be determined: {refusal}") from None
     if changed.strip():
         raise StudyError(f"{changed.split()[1]}: has uncommitted changes: commit them, then judge and render")
-    # `commit_of` adds `+` if there are local changes. At this point only releases can have made them, so accept that.
+    # `commit_of` returns HEAD, followed by `+` if tracked files have changes. Only the files in _WRITTEN can have
+    # changes here, because other changes were refused above. Verdicts with this `+` are therefore accepted.
     if commit not in (head, commit_of(ROOT)):
         raise StudyError(
             f"{verdicts}: was judged by commit {short_commit(commit)}, but HEAD is {short_commit(head)}: judge again"
@@ -156,7 +161,10 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def record_in_current_words(folder: Path) -> dict[str, Any]:
-    """Return the record with its `answer` composed again from the archived verdicts. Raises like `read_record`."""
+    """Return the record with an `answer` that the current code writes from the archived verdicts.
+
+    Raises StudyError like `read_record`.
+    """
     record = read_record(folder)
     return {**record, "answer": summarize_verdicts(upgrade_cells(read_json(folder / site_paths.VERDICTS)))["answer"]}
 
@@ -183,7 +191,10 @@ def readme_section(record: Mapping[str, Any]) -> str:
 
 
 def write_readme(record: Mapping[str, Any], readme: Path = README) -> None:
-    """Replace the README section between BEGIN and END. Raises StudyError unless each occurs once, in order."""
+    """Replace the README section from BEGIN to END by a section about the edition in `record`.
+
+    Raises StudyError unless the README has exactly one such section.
+    """
     text = readme.read_text(encoding="utf-8")
     marked = re.findall(f"{re.escape(BEGIN)}.*?{re.escape(END)}", text, re.DOTALL)
     if len(marked) != 1:
