@@ -20,7 +20,7 @@ from report.formatting import short_processor
 from report.pages import machine_selection
 from report.quantities import quantities
 
-# A node is published if its `source` has this value.
+# Value of `source` in the record of a published node.
 PUBLISHED_NODES = "data/nodes"
 
 
@@ -28,8 +28,11 @@ PUBLISHED_NODES = "data/nodes"
 class View:
     """Evidence from one node.
 
-    name: name of the node on pages. own: True if the user added the node to published ones. rows: the node's summary
-    rows that have the status ok, with their parameters as columns.
+    node: id of the node.
+    name: name of the node on pages.
+    record: entry of the node in the verdicts document.
+    rows: summary rows of the node with the status ok, with the parameters as columns.
+    own: True if the user added the node to published nodes.
     """
 
     node: str
@@ -44,17 +47,21 @@ class View:
         return sorted(map(str, self.rows["device"].unique()), key=lambda device: (device != "cpu", device))
 
     def points(self, experiment: str, metric: str = "time", device: str | None = None) -> pd.DataFrame:
-        """Return points for an experiment and metric, on one device or all."""
+        """Return the node's summary rows for an experiment and metric, on one device or on all devices."""
         self.data.used.rows.add((experiment, metric))
         rows = self.rows[(self.rows["experiment"] == experiment) & (self.rows["metric"] == metric)]
         return rows[rows["device"] == device].copy() if device else rows.copy()
 
     def cases(self, experiment: str, metric: str = "time", value: str = "estimate", **wanted: Any) -> Estimates:
-        """Return points for an experiment and metric as estimates, which propagate intervals; filter by label."""
+        """Return points for an experiment and metric as estimates, which carry intervals through calculations.
+
+        value: estimate, flop_per_s or bytes_per_s.
+        wanted: labels that the points must have.
+        """
         return _filter_cases(self.data.summary(experiment, metric, value), {"node": self.node, **wanted})
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
-        """Return estimates for a quantity on this node, filtered by label; empty if not measured."""
+        """Return estimates for a quantity on this node, filtered by label; empty if the quantity was not measured."""
         return _quantity_estimates(self.data, name, {"node": self.node, **wanted})
 
     def device_name(self, device: str) -> str:
@@ -69,8 +76,8 @@ class View:
 class Evidence:
     """The nodes in a verdicts document, their measurements, and published measurements.
 
-    The argument `data` is the folder written by `report gather`. If there are many nodes, pages show only those in
-    `shown_nodes`, and the property `data` holds only the measurements of these.
+    data: folder written by `report gather`. If there are many nodes, pages show only the nodes in `shown_nodes`, and
+    the property `data` holds only the measurements of the shown nodes.
     """
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
@@ -90,7 +97,7 @@ class Evidence:
 
     @cached_property
     def shown_nodes(self) -> list[str]:
-        """Node ids to list on pages. Raises StudyError if the folder is not from `report gather`."""
+        """Ids of the nodes to list on pages. Raises StudyError if the folder is not from `report gather`."""
         nodes = self.document["nodes"]
         if self.folder is None or len(nodes) <= machine_selection.MOST:
             return machine_selection.select_nodes(nodes, None)
@@ -105,7 +112,7 @@ class Evidence:
 
     @cached_property
     def data(self) -> Dataset | None:
-        """Gathered data from the shown nodes. Raises StudyError like `shown_nodes`."""
+        """Gathered data from the shown nodes; None without a folder. Raises StudyError like `shown_nodes`."""
         if self.folder is None:
             return None
         some = self.shown_nodes if self.choice else ()
@@ -144,7 +151,7 @@ def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
 
 
 def _quantity_estimates(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
-    """Raises KeyError for an unknown quantity or label."""
+    """Return estimates for a quantity, filtered by label. Raises KeyError for an unknown quantity or label."""
     quantity = quantities()[name]
     if undeclared := set(wanted) - {*quantity.labels, "node", "device"}:
         raise KeyError(f"{name} has no label {', '.join(sorted(undeclared))}")
@@ -152,7 +159,7 @@ def _quantity_estimates(data: Dataset, name: str, wanted: Mapping[str, Any]) -> 
 
 
 def _filter_cases(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
-    """Filter by label; empty if a label is unknown."""
+    """Select the cases with the wanted labels; return no cases if they lack such a label."""
     return cases.filter(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
 
 

@@ -1,4 +1,4 @@
-"""Convert a node's fingerprint to table rows, whatever keys it has."""
+"""Tables of a node's fingerprint, which may have any keys."""
 
 from __future__ import annotations
 
@@ -22,10 +22,12 @@ _HIDDEN = {"family", "model_number"}
 
 
 def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
-    """Return an entry for each kind of node: its name, and its shown nodes, each described and numbered.
+    """Return an entry for each kind of node that has shown nodes.
 
-    In an entry, `several` is the number of machines or runs in words, '' for one, and `runs` is True if a machine was
-    measured more than once. A kind without shown nodes has no entry.
+    name: name of the kind.
+    nodes: the shown nodes, each described and numbered.
+    several: number of machines or runs in words, '' for a single machine with one run.
+    runs: True if a machine was measured more than once.
     """
     nodes_of_kind: dict[str, list[Mapping[str, Any]]] = {}
     for node in nodes:
@@ -42,7 +44,7 @@ def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) ->
 
 
 def describe_node(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a node from verdicts.json: fingerprint and point statuses."""
+    """Return the template context for a node from verdicts.json, such as its fingerprint and its counts of points."""
     statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
     duty = node.get("duty")
     return {

@@ -29,7 +29,7 @@ from report.pages.figure_data import Evidence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, predicted_over_measured
 
-# At most this share of verdicts is meant to err to each side of the threshold.
+# Target for the error rate of verdicts: at most this fraction should err to each side of the threshold.
 RARE = 0.01
 Record = dict[str, Any]
 
@@ -45,12 +45,12 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def read_table(name: str) -> Any:
-    """Read a table from data/; None if it does not exist. Raises StudyError."""
+    """Read a table from data/; return None if the file does not exist. Raises StudyError if it violates its schema."""
     return read_checked_json(ROOT / "data" / f"{name}.json", PACKAGE / "schemas" / f"{name}.schema.json")
 
 
 def _repeated_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
-    """Compare a second run with the first, by experiment."""
+    """Show for each experiment how far the results of a second run lie from those of the first run."""
     if table is None or table["node"] not in evidence.names:
         return
     experiments = sorted(table["experiments"], key=lambda row: -float(row["median_apart"]))
@@ -77,7 +77,7 @@ def _repeated_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
 
 
 def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
-    """Compare surprising results with other programs."""
+    """Compare surprising results with measurements of the same work by other programs."""
     if table is None or table["node"] not in evidence.names:
         return
     rows, lines = [], []
@@ -110,7 +110,10 @@ def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]
 
 
 def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Compare the times of whole jobs with times derived from other jobs, and with the sums of their parts."""
+    """Compare the measured times of whole jobs with derived times.
+
+    A job's time is derived from all other jobs. The sum of its parts, each timed alone before, is compared too.
+    """
     cases = sorted(records(evidence.quantity(CHECK)), key=lambda case: case["estimate"])
     if evidence.data is None or not cases:
         return
@@ -147,7 +150,10 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _simulated_exhibit(table: Any) -> Iterable[Exhibit]:
-    """Show error rates for verdicts on simulated data with known truth. Raises StudyError for an outdated table."""
+    """Show error rates for verdicts on simulated data with known truth.
+
+    Raises StudyError if the table was made for another confidence level than the one that decides now.
+    """
     if table is None:
         return
     if table["level"] != statistics.DECIDING:
@@ -229,7 +235,7 @@ def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _lacking_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Count measured points that lack a metric, for example because a profile saw no kernels or a graph failed."""
+    """Count measured points that have no value for a metric, for example because a profile saw no kernels."""
     if evidence.data is None:
         return
     table = evidence.data.table

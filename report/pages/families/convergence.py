@@ -1,4 +1,7 @@
-"""Whole training runs: accuracy, its spread and time to a target by batch size, and agreement between losses."""
+"""Whole training runs by batch size: accuracy, its spread over seeds, and the time to a target accuracy.
+
+The page also compares the losses on each device with those of PyTorch on the CPU in float32.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from report.pages.verdict_words import BARS
 from report.quantities.convergence import FEWEST_BATCHES, RULES
 
 _NET = ["data", "model", "epochs", "dtype", "backend", "threads"]
-# Lower bound for intervals on a logarithmic axis, which has no zero.
+# Smallest lower bound of an interval that is drawn on a logarithmic axis, which has no zero.
 _NEXT_TO_NOTHING = 1e-3
 _RATES = (
     "The learning rate is fixed, or linear in the batch, or tuned: the best of several for each batch, by images that "
@@ -27,7 +30,7 @@ _RATES = (
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show test error, its spread, time to target and agreement between losses, per device."""
+    """Show for each device the test error, the spread of accuracy, the time to a target, and agreement of losses."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -41,7 +44,10 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
-    """Return a value per network, learning-rate rule and batch size, if FEWEST_BATCHES sizes or more exist."""
+    """Return the quantity `what` by network, learning-rate rule and batch size.
+
+    Networks that were measured at fewer than FEWEST_BATCHES batch sizes are left out.
+    """
     table = pd.DataFrame(records(view.quantity(f"convergence.{what}", device=device)))
     if not len(table):
         return table
@@ -51,7 +57,10 @@ def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
 
 
 def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return how doubling the batch size changes `what` with tuned rates: at equal passes, and at equal updates."""
+    """Return the change of `what` for each doubling of the batch size, with tuned learning rates.
+
+    The first list is for equal passes over the images, the second for equal numbers of weight updates.
+    """
     slopes = []
     for name in (f"convergence.{what}_per_doubling", f"convergence.{what}_per_doubling_of_equal_updates"):
         slopes.append(records(view.quantity(name, device=device, learning_rate="tuned")))
@@ -76,7 +85,7 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
                           high=100 * (1 - table["low"]))  # fmt: skip
     errors["low"] = errors["low"].clip(lower=_NEXT_TO_NOTHING)
     tuned = errors[errors["learning_rate"] == "tuned"]
-    # Sort every panel by RULES, so that the legend is consistent.
+    # Sort the learning-rate rules as in RULES, because the legend follows the order of the rows.
     panels = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
     panels = panels.rename(columns={"learning_rate": "learning rate"})
     ends = {str(net): (row_dicts(group)[0], row_dicts(group)[-1]) for net, group in tuned.groupby("net", sort=False)}
@@ -115,7 +124,7 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _percent_to_share(case: Mapping[str, Any]) -> dict[str, float]:
-    """Convert a case from percent to a share."""
+    """Convert a case's estimate and bounds from percent to fractions."""
     return {end: float(case[end]) / 100 for end in ("estimate", "low", "high")}
 
 
@@ -191,7 +200,7 @@ def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show how far losses lie from those of PyTorch on the CPU in float32, as a share of the tolerance."""
+    """Show how far losses lie from those of PyTorch on the CPU in float32, in percent of the tolerance."""
     keys = ["model", "dtype", "backend"]
     deviations = pd.DataFrame(records(view.cases("equivalence", "loss_deviation", device=device)))
     allowed = pd.DataFrame(records(view.cases("equivalence", "loss_tolerance", device=device)))

@@ -28,7 +28,7 @@ from report.pages.heading_numbers import (
 from report.pages.verdict_words import NOTHING
 from report.quantities.inference import LEAST_SAMPLES
 
-# Latency budgets in claim G15, in milliseconds.
+# Latency budgets of claim G15 in milliseconds, each with a use that sets the budget.
 BUDGETS = {10: "a control loop", 33: "a video frame", 100: "a conversation"}
 PHASES = {"prefill": "the prompt is read", "decode": "text is written"}
 VERBS = {"prefill": "reading a prompt", "decode": "writing text"}
@@ -38,7 +38,7 @@ _CALL = ("device", "model", "phase", "context", "batch", "dtype", "backend", "th
 
 
 def _size_key(case: Mapping[str, Any]) -> tuple[float, str]:
-    """Return a sort key by weight count, then name."""
+    """Return a key that sorts networks by number of weights, then by name."""
     return weight_count(case) or 0.0, str(case["model"])
 
 
@@ -68,7 +68,7 @@ def _groups(cases: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the 99th percentile latency for single requests, with the fastest setup per model."""
+    """Show the 99th percentile latency of single requests, for each model in its fastest library and number format."""
     cases = sorted(records(view.quantity("inference.fastest_p99_s", batch=1)), key=network_order)
     if not cases:
         return
@@ -122,7 +122,10 @@ def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show how much faster ONNX Runtime is than default PyTorch, and 8-bit numbers than float32."""
+    """Show how much faster ONNX Runtime answers than default PyTorch.
+
+    The table adds how much faster 8-bit numbers are than float32 in ONNX Runtime.
+    """
     cases = sorted(
         cases_with_most_threads(records(view.quantity("inference.onnx_gain", batch=1, dtype="float32"))),
         key=network_order,
@@ -160,7 +163,7 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Compare the rates of reading prompts and writing text with the arithmetic peak and the memory bandwidth."""
+    """Show what fraction of the arithmetic peak and of the memory bandwidth reading prompts and writing text use."""
     rates = cases_with_most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
     rates.sort(key=lambda rate: (*_size_key(rate), str(rate["dtype"]), rate["phase"] == "decode"))
     used_by = {
@@ -213,14 +216,14 @@ def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def share_in_table(case: Mapping[str, Any] | None) -> str:
-    """Format a share for a table, an impossible one in words."""
+    """Format a fraction for a table; a fraction above 1 by more than its uncertainty becomes words."""
     if case is None:
         return NOTHING
     return "more than all: disturbed" if as_share(case).impossible else format_estimate(case, "1")
 
 
 def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
-    """Compare the time of a written token with that of a read token, for the largest model that has both."""
+    """Compare the time to write a token with the time to read one, for the largest model with both measurements."""
     for slow in sorted((rate for rate in rates if rate["phase"] == "decode"), key=_size_key, reverse=True):
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
@@ -233,7 +236,7 @@ def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _library_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show for each layer how much faster the maker's library is than PyTorch's own kernels."""
+    """Show for each layer how much faster the chip maker's library is than PyTorch's own kernels."""
     cases = records(view.quantity("libraries.gain"))
     if not cases:
         return
@@ -264,7 +267,7 @@ def _library_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show latency, ONNX Runtime, text generation and libraries, per node."""
+    """Show for each node latencies, gains from ONNX Runtime, text generation, and gains from libraries."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 

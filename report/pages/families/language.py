@@ -1,4 +1,4 @@
-"""Language models: how fast they write, compared with what memory allows, how fast they read, and GPU gains."""
+"""Language models: rates of writing text and of reading prompts, the limit set by memory, and gains from GPUs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,16 @@ _FILE = ("model", "tokens", "format")
 
 
 def _fastest_cases(view: View, device: str, phase: str) -> list[Case]:
-    """Return the case with the fastest runtime and thread count per model, format and length, lowest rate first."""
+    """Return for each model, format and length the case with the fastest runtime and thread count.
+
+    The slowest of these cases comes first.
+    """
     cases = records(view.quantity("language.fastest", device=device, phase=phase))
     return sorted((case for case in cases if case["format"] != "best"), key=lambda case: float(case["estimate"]))
 
 
 def _all_cases(view: View, device: str, phase: str) -> list[Case]:
-    """Return all points in a phase, sorted by model and format, fastest first."""
+    """Return all cases in a phase, sorted by model, length and format, and then from the fastest to the slowest."""
     cases = records(view.quantity("language.tokens_per_s", device=device, phase=phase))
     return sorted(cases, key=lambda case: (*map(str, (case[name] for name in _FILE)), -float(case["estimate"])))
 
@@ -46,13 +49,13 @@ def _case_label(case: Mapping[str, Any]) -> str:
 
 
 def _point_label(case: Mapping[str, Any]) -> str:
-    """Format a file, runtime and threads: 'Qwen2.5 0.5B, Q8_0, llama.cpp (xllamacpp), 1 thread'."""
+    """Name a model file, runtime and thread count: 'Qwen2.5 0.5B, Q8_0, llama.cpp (xllamacpp), 1 thread'."""
     threads = f", {format_count(int(case['threads']), 'thread')}" if case["threads"] else ""
     return f"{_case_label(case)}, {library_name(str(case['backend']))}{threads}"
 
 
 def _bandwidth_shares(view: View, device: str) -> dict[tuple[Any, ...], Case]:
-    """Map each point to the share of the memory bandwidth that writing tokens uses."""
+    """Map each point to the fraction of the memory bandwidth that it uses to write tokens."""
     cases = records(view.quantity("language.bandwidth_share", device=device))
     return {tuple(case[name] for name in _POINT): case for case in cases}
 
@@ -134,7 +137,7 @@ def _runtime_sentences(cases: Sequence[Case]) -> list[str]:
 
 
 def _core_gains(points: Sequence[Case]) -> list[Any]:
-    """Compare the rate with the most threads with that of one thread, for the same file and runtime."""
+    """Compare the rate on the most threads with the rate on one thread, for the same file and runtime."""
     alone = {tuple(point[name] for name in _POINT[:-1]): point for point in points if int(point["threads"]) == 1}
     many = [most_thread for most_thread in cases_with_most_threads(list(points)) if int(most_thread["threads"]) > 1]
     pairs = [(point, alone[key]) for point in many if (key := tuple(point[name] for name in _POINT[:-1])) in alone]
@@ -210,7 +213,7 @@ def _formats_label(case: Mapping[str, Any]) -> str:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show written and read tokens per device, and the speedup per GPU over its host."""
+    """Show the rates of written and read tokens for each device, and the speedup of each GPU over its host."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 

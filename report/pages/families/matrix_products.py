@@ -40,7 +40,8 @@ from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
 _LOOP = RUNGS[0][0]
 _FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "int8")
 _TORCH, _MOST_LIBRARIES, _PEAK = "torch", 4, "measured peak"
-# Ways to multiply on one core, slowest first: label, quantity, filter.
+# _CORE, _IN_REGISTERS: quantities for the multiply-adds per cycle in matrix products, and of numbers in registers.
+# _CYCLE: ways to multiply on one core, slowest first; each has a label, a quantity and a filter on the quantity.
 _CORE, _IN_REGISTERS = "gemm.mac_per_cycle_per_core", "peak.mac_per_cycle"
 _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("interpreted loop", _CORE, {"backend": "python", "shape": "best"}),
@@ -56,7 +57,7 @@ _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the ladder, multiply-adds per cycle, sizes per device, and library gains per layer, for each node."""
+    """Show for each node the ladder, multiply-adds per cycle, rates by size on each device, and gains per layer."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -69,7 +70,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show a 1,000 by 1,000 product computed in every way, from an interpreted loop up."""
+    """Show the rate of a 1,000 by 1,000 product on each rung, from an interpreted loop to the fastest library."""
     cases = sorted(records(view.quantity("ladder.rate", work="product")), key=lambda case: float(case["estimate"]))
     rungs = {str(case["rung"]): case for case in cases}
     if DEFAULT not in rungs:
@@ -119,7 +120,7 @@ def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _cycle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show multiply-adds per core and clock cycle."""
+    """Show the multiply-adds that one core finishes in a clock cycle."""
     fastest = [
         (label, max(cases, key=lambda case: float(case["estimate"])))
         for label, quantity, wanted in _CYCLE
@@ -157,7 +158,7 @@ def _cycle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _compare_with_one(case: Mapping[str, Any]) -> str:
-    """Compare the multiply-adds per cycle with one, in words; '' if the interval is unknown."""
+    """Return the end of a title that compares multiply-adds per cycle with 1; '' if the interval is unknown."""
     low, high = as_number(case).low, as_number(case).high
     if low is None or high is None:
         return ""
@@ -165,7 +166,7 @@ def _compare_with_one(case: Mapping[str, Any]) -> str:
 
 
 def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show square products by size: a panel per format, a line per library, and the peak."""
+    """Show the rate of square products by size: a panel per format, a line per library, and the measured peak."""
     cases = view.quantity("gemm.rate", device=device)
     if not len(cases):
         return
@@ -228,7 +229,10 @@ def _peaks(view: View, device: str, threads: int) -> Estimates:
 
 
 def _size_title(view: View, device: str, threads: int, bests: Mapping[str, Any]) -> Sentence:
-    """Compare the best library and PyTorch with the peak, or else report the fastest rate."""
+    """Return a title with the fractions of the peak that the best library and PyTorch reach.
+
+    If a fraction is unknown, the title gives the fastest rate instead.
+    """
     peak_shares = records(
         view.quantity("gemm.peak_share", device=device, threads=threads, dtype="float32", shape="best")
     )
@@ -255,7 +259,7 @@ def _size_title(view: View, device: str, threads: int, bests: Mapping[str, Any])
 
 
 def _single_shape_sentences(shapes: Estimates) -> Iterable[str]:
-    """Yield a sentence per shape that is the only one measured in some formats."""
+    """Yield a sentence for each shape that is the only measured shape in some formats."""
     single: dict[str, list[str]] = {}
     for dtype, sizes in shapes.frame.groupby(shapes.frame["dtype"].astype(str))["shape"]:
         if sizes.nunique() == 1:
@@ -265,7 +269,7 @@ def _single_shape_sentences(shapes: Estimates) -> Iterable[str]:
 
 
 def _format_sentences(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
-    """Compare 16-bit formats with float32."""
+    """Compare the rates in 16-bit formats with the rate in float32."""
     if {"float32", "bfloat16"} <= set(bests):
         gain = divide_cases(bests["bfloat16"], bests["float32"])
         text = "bfloat16, a format of 16 bits, is {gain} as float32, each with its best library."
@@ -309,7 +313,7 @@ def _layer_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _layer_name(case: Mapping[str, Any]) -> str:
-    """Format a layer, its shape and passes: 'LSTM, 256 cases, forward'."""
+    """Name a layer with its shape and passes: 'LSTM, 256 cases, forward'."""
     kind, shape = str(case["layer"]).replace("lstm", "LSTM"), str(case["shape"]).replace("-", " ")
     return f"{kind}, {shape}, {'training' if case['passes'] == 'both' else 'forward'}"
 

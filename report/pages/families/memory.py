@@ -1,4 +1,4 @@
-"""Memory: bandwidth and load latency per level."""
+"""Memory: bandwidth and load latency by footprint, which is the size of the data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from report.pages.heading_numbers import Number, amounts, as_number, divide_case
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.memory import last_level_cache
 
-# The study's own kernel, with regular and with non-temporal stores.
+# The study's own kernel: _PLAIN uses regular stores, _PAST non-temporal stores, which bypass the caches.
 _PLAIN, _PAST = "llvm", "llvm-nt"
 _OWN = {_PLAIN: "", _PAST: "stores past the caches", "cupy": ""}
 _CLAIMS = ["G06", "N07", "W07"]
@@ -153,7 +153,7 @@ def _device_phrase(view: View, device: str) -> str:
 
 
 def _core_gain_sentences(view: View) -> list[str]:
-    """Compare main memory bandwidth for all cores with one; empty if only one was measured."""
+    """Compare the main memory bandwidth of all cores with that of one core; empty if it is not measured for both."""
     shared = records(view.quantity("bandwidth.scaling_efficiency", op="triad", backend="best", device="cpu"))
     if not shared:
         return []
@@ -173,14 +173,14 @@ def _fastest_per_device(best: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _way_label(view: View, case: Mapping[str, Any]) -> str:
-    """Format a way to run triad: '2 threads, float64, stores past the caches'."""
+    """Name a measurement of triad: '2 threads, float64, stores past the caches'."""
     threads = format_count(int(case["threads"]), "thread") if case["threads"] else ""
     own = _OWN.get(str(case["backend"]), library_name(str(case["backend"])))
     return ", ".join(filter(None, [threads, str(case["dtype"]), own])) + device_suffix(view, str(case["device"]))
 
 
 def _streaming_store_sentences(largest: pd.DataFrame) -> Iterable[str]:
-    """Compare non-temporal with regular stores, for all threads and the same format."""
+    """Compare non-temporal stores with regular stores on all threads, in the format that gains most."""
     same = largest[(largest["device"] == "cpu") & (largest["threads"] == largest["threads"].max())]
     rates = same.pivot_table(index="dtype", columns="backend", values="estimate")
     if {_PLAIN, _PAST} <= set(rates):
@@ -203,7 +203,7 @@ def _latency_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         for device in view.devices()
         for point in line_points(row_dicts(steps[steps["device"] == device]), "footprint", 1e-9, 2**20)
     ]
-    # Omit very wide intervals, which would flatten the chart; the table has them.
+    # Omit an interval that reaches above five times its value: it would flatten the chart. The table has it.
     chart_rows = [{**row, **({"low": None, "high": None} if (row["high"] or 0) > 5 * row["y"] else {})} for row in rows]
     walk = [row for row in rows if row["device"] == rows[0]["device"]]
     near, far = ({**walk[at], "estimate": walk[at]["y"]} for at in (0, -1))

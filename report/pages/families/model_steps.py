@@ -1,4 +1,4 @@
-"""Model steps: time in matrix products, dependent operators, and rates by matrix content."""
+"""Model steps: time in matrix products, chains of dependent operators, and the effect of matrix content on rates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from report.pages.heading_numbers import as_number, ratios, sentence, shares
 from report.pages.verdict_words import BARS
 
 OPERATIONS, TIME = "of the operations", "of the time"
-# From this number on, parallel calculations count as "many".
+# Fewest calculations at once for which the title counts a model.
 MANY = 1000
 _PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
 _PRODUCTS = "Matrix products are taken together with convolutions and attention."
@@ -24,9 +24,12 @@ Case = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the share of matrix products and the effect of their content per device, then once how wide models are."""
+    """Show for each device the share of matrix products in steps, and the effect of the matrices' content on the rate.
+
+    A last exhibit shows how many calculations the models can do at once.
+    """
     yield from exhibits_per_machine(evidence, _machine_exhibits)
-    # Counts are the same on all machines, so use the machine on which the most models were counted.
+    # These counts are the same on all machines, so use the machine on which the most models were counted.
     most, widest = 0, None
     for view in evidence.views:
         widths = records(view.quantity("sequential.parallel_width", level="median"))
@@ -46,7 +49,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _usual_cases(cases: list[Case]) -> list[Case]:
-    """Select the cases with the most threads, in the most common format."""
+    """Select the cases with the most threads and, among these, those in the most common number format."""
     most = max((int(case["threads"]) for case in cases), default=0)
     cases = [case for case in cases if int(case["threads"]) == most]
     usual = pd.Series([case["dtype"] for case in cases], dtype=object).mode()
@@ -58,7 +61,10 @@ def _percent_text(share: float) -> str:
 
 
 def _training_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the share of matrix products in operations and in time; the chart has only the largest batch per model."""
+    """Show the share of matrix products in the operations and in the time of training steps.
+
+    The chart has only the largest batch of each model.
+    """
     counts = {
         model_and_batch(case): case
         for case in _usual_cases(records(view.quantity("training.matmul_flop_share", device=device)))
@@ -166,7 +172,7 @@ def _width_exhibit(widths: list[Case], levels: list[Case]) -> Exhibit:
 
 
 def _content_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Compare the rate of products of other data with the rate of products of random normal data."""
+    """Compare the rate of products by the matrices' content; random normal numbers are the baseline."""
     cases = sorted(records(view.quantity("content.speed_ratio", device=device)),
                    key=lambda case: (case["dtype"], case["backend"], case["content"]))  # fmt: skip
     if not cases:

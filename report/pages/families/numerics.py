@@ -15,7 +15,7 @@ from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, Place, Sentence, sentence
 from report.quantities.ladder import LOOPS
 
-# Changes to how a product is computed, from those that must not change the result to those that must.
+# Labels for changes in how a product is computed, from those that must not alter the result to those that must.
 _METHODS = {
     "cell_order": "entries worked out in another order",
     "permuted": "rows and columns in other places, by a library",
@@ -28,7 +28,7 @@ _ORDER = list(_METHODS)
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the spread between results and the error per format, for each node."""
+    """Show for each node how far results of the same product differ, and the error of each number format."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -42,7 +42,7 @@ def _format_ulp(value: float) -> str:
 
 
 def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the largest difference in an entry for each change, as a range over all cases."""
+    """Show the largest difference in a result's entry for each change, as a range over all cases."""
     parts = [
         view.quantity(f"numerics.spread_{which}_cell{end}_ulp") for which, end in (("across", "s"), ("within", ""))
     ]
@@ -87,7 +87,7 @@ def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _spread_title(most: Any) -> Sentence:
-    """Report how far the entry order and the summation order change results."""
+    """Return a title on how far results depend on the order of entries and on the order of summation."""
     parts: list[str] = []
     units: dict[str, float] = {}
     if "cell_order" in most:
@@ -105,7 +105,7 @@ def _spread_title(most: Any) -> Sentence:
 
 
 def _exact_place(value: float, words: Callable[[float], str]) -> Place:
-    """Return the content of a placeholder for an exact number."""
+    """Return the `Place` for a number that has no uncertainty."""
     return Place(((Number(float(value), float(value), float(value), most=math.inf),),), words)
 
 
@@ -122,9 +122,9 @@ def _repeat_sentences(view: View) -> Iterable[str]:
 
 
 def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the largest error in library products per number format.
+    """Show the largest error of library products in each number format.
 
-    Omits float64, the reference format.
+    Omits float64, in which the errors are checked.
     """
     products = view.points("gemm")
     products = (

@@ -23,7 +23,7 @@ _NAMES = {"chain": "arithmetic", "states": "state machine", "chase": "loads", "b
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show steps on one thread, and a GPU compared with its host, for each node."""
+    """Show for each node the time of dependent steps on one thread, and the GPU compared with its host."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -33,7 +33,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the time per step by kind, on one thread per device."""
+    """Show the time of each kind of dependent step, on one thread of each device."""
     steps = view.points("sequential", "step_time")
     if not len(steps):
         return
@@ -87,7 +87,10 @@ def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _step_label(case: Mapping[str, Any], steps: Any) -> str:
-    """Label a step; '' to omit it. Loads are shown only for the smallest and largest array."""
+    """Return a label for a step; '' to omit the step.
+
+    Steps that load are labelled only for the smallest and the largest array.
+    """
     if case["kernel"] != "chase":
         return _KERNELS.get((str(case["kernel"]), str(case["data"])), "")
     sizes = steps[(steps["kernel"] == "chase") & (steps["device"] == case["device"])]["footprint"]

@@ -24,12 +24,12 @@ WAIT, STEP = "waiting for the next batch", "training step"
 
 
 def _sort_key(case: Mapping[str, Any]) -> tuple[str, str, int]:
-    """Return a sort key: device, model, then data source, those that need the least preparation first."""
+    """Return a sort key: device, model, and data source; the source that needs the least preparation comes first."""
     return str(case["device"]), str(case["model"]), [*SOURCES].index(str(case["source"]))
 
 
 def _lost_time_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the share of time lost to data preparation, with the best worker count."""
+    """Show the share of time that each loop loses to data preparation with its best number of workers."""
     cases = sorted(records(view.quantity("orchestration.time_lost")), key=_sort_key)
     if not cases:
         return
@@ -65,7 +65,10 @@ def _lost_time_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _turn_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Split the iterations of the loop with the longest wait into waiting and training, by source and worker count."""
+    """Show how an iteration is split into waiting and training, by data source and worker count.
+
+    The exhibit is for the loop with the longest wait.
+    """
     wait_shares = records(view.quantity("orchestration.wait_share"))
     turns = {_turn_key(record): record for record in records(view.cases("orchestration"))}
     wait_shares = [case for case in wait_shares if _turn_key(case) in turns]
@@ -147,7 +150,7 @@ def _idle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Compare the rate of each rank in a job with the rate of a rank alone."""
+    """Compare the rate of each rank in a multi-device job with the rate of a rank that runs alone."""
     cases = records(view.quantity("several_devices.efficiency"))
     if not cases:
         return
@@ -217,7 +220,7 @@ def _gpu_count_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show lost time, iterations, idle GPUs and ranks per node, then the GPU count per model."""
+    """Show for each node lost time, iterations, idle GPUs and ranks, then the number of GPUs that each model needs."""
     yield from exhibits_per_machine(evidence, _machine_exhibits)
     yield from _gpu_count_exhibit(evidence)
 

@@ -35,7 +35,10 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _core_gains(view: View) -> list[dict[str, Any]]:
-    """Return how much faster all cores are than one for each kind of work: efficiency times thread count."""
+    """Return the gain of all cores over one core for each kind of work.
+
+    The gain is the parallel efficiency times the number of threads.
+    """
     works = [
         ("gemm.scaling_efficiency", {"backend": "best", "shape": "best"}, "matrix products in {dtype}"),
         ("bandwidth.scaling_efficiency", {"backend": "best", "op": "triad"}, "triad from main memory in {dtype}"),
@@ -56,7 +59,7 @@ def _core_gains(view: View) -> list[dict[str, Any]]:
 
 
 def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Compare all cores with one, for products, memory and training."""
+    """Compare all cores with one core, for matrix products, memory bandwidth and training."""
     cases = _core_gains(view)
     if not cases:
         return
@@ -86,7 +89,7 @@ def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _gain_title(cases: list[dict[str, Any]], most: int) -> Sentence:
-    """Return a title with the largest and the smallest gain that are certain."""
+    """Return a title with the largest and the smallest gain among the gains whose interval lies above 1."""
     certain = [case for case in cases if (as_number(case).low or 0) > 1]
     ends = list({str(case["label"]): case for case in (certain[-1], certain[0])}.items()) if certain else []
     gains = join_words([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
@@ -131,7 +134,7 @@ def _thread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show for each device how much longer work takes if the members of a group of 32 take different paths."""
+    """Show for each device how much longer work takes if the members of a group of 32 elements branch differently."""
     cases = records(view.quantity("parallelism.divergence_cost"))
     if not cases:
         return

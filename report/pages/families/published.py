@@ -1,4 +1,4 @@
-"""Published measurements: how many CPUs a GPU replaces, its lead in training and memory, and our CPU beside others."""
+"""Published measurements: CPUs that a GPU replaces, speedups of GPUs in training and memory, and CPUs beside ours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from report.pages.machine_selection import filter_cases
 from report.pages.verdict_words import BARS, format_interval
 from report.quantities.published import machine_name
 
-# Claims whose published evidence is drawn. The shaded band in figures is the threshold of the claim TRAINING.
+# Claims whose published evidence is drawn: GPUs over CPUs in training, and in memory bandwidth over a desktop and over
+# a server. The shaded band in figures is the threshold of the claim TRAINING.
 TRAINING, DESKTOP, SERVER = "G09", "W07", "G06"
 # Caveats on CPU figures, by source.
 _REMARKS = {
@@ -27,14 +28,14 @@ _REMARKS = {
 
 
 def _first_part(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
-    """Return the first part in a claim's verdict; empty if there is none."""
+    """Return the first part of a claim from its verdict; an empty mapping if there is none."""
     return next(
         (verdict["parts"][0] for verdict in document["verdicts"] if verdict["id"] == claim and verdict["parts"]), {}
     )
 
 
 def _published_cases(evidence: Evidence, claim: str) -> list[dict[str, Any]]:
-    """Return published cases for a claim, with their strength: direct, or indirect (decides nothing)."""
+    """Return published cases for a claim, each with its strength: 'direct', or 'indirect', which decides nothing."""
     return [
         {**case, "strength": str(other["strength"])}
         for other in _first_part(evidence.document, claim).get("others") or ()
@@ -43,7 +44,7 @@ def _published_cases(evidence: Evidence, claim: str) -> list[dict[str, Any]]:
 
 
 def _threshold_band(document: Mapping[str, Any]) -> tuple[tuple[float, ...], str]:
-    """Return the article's range for the training speedup, and its label."""
+    """Return the range of training speedups that an article claims, and a label for the range."""
     limits = tuple(map(float, _first_part(document, TRAINING).get("threshold") or ()))
     return limits, f"an article's {threshold_text(limits, '1')} times, for training" if limits else ""
 
@@ -57,13 +58,13 @@ def _range_row(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any
 
 
 def _range_text(case: Mapping[str, Any]) -> str:
-    """Format a number and its range over entries: '31 (24 to 38)'."""
+    """Format a number and its range over benchmark entries: '31 (24 to 38)'."""
     around = format_interval(case["low"], case["high"], "1", 2)
     return two_digits(case["estimate"]) + (f" ({around})" if around else "")
 
 
 def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
-    """Draw for each job how many server processors the slowest and the fastest GPU of a round replace."""
+    """Draw for each job how many server processors the slowest and the fastest GPU in an MLPerf round replace."""
     jobs = sorted(document["replaced"], key=lambda job: (not job["training"], -job["most"]["estimate"]))
     best = {kind: [job["most"]["estimate"] for job in jobs if job["training"] is kind] for kind in (True, False)}
     kinds = [f"{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
@@ -100,7 +101,7 @@ def _replaced_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show each GPU's smallest and largest lead over a server in training, in the newest round with that GPU."""
+    """Show the smallest and the largest training speedup of each GPU over a server, from its newest source."""
     by_gpu: dict[tuple[bool, str], list[dict[str, Any]]] = {}
     for case in _published_cases(evidence, TRAINING):
         if case["baseline"] == "server":
@@ -138,7 +139,10 @@ def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Compare GPU memory bandwidth with a desktop's, by different programs, and a server's, by the same program."""
+    """Compare the memory bandwidth of GPUs with that of a desktop and that of a server.
+
+    GPU and desktop were measured by different programs, GPU and server by the same program.
+    """
     published = evidence.data.published.records_by_key if evidence.data else {}
     by_claim = {claim: _published_cases(evidence, claim) for claim in (DESKTOP, SERVER)}
     if not all(by_claim.values()):
@@ -220,7 +224,7 @@ def _counterpart_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show how many CPUs a GPU replaces, the GPU's lead in training and memory, and our CPU beside published ones."""
+    """Show CPUs that a GPU replaces, speedups in training and memory, and our CPU figures beside published ones."""
     for exhibits in (_replaced_exhibit, _training_exhibit, _memory_exhibit, _counterpart_exhibit):
         yield from exhibits(evidence)
 

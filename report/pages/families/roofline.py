@@ -1,4 +1,4 @@
-"""Roofline: rates that memory and arithmetic allow a step, which of the two limits it, and predictions of times."""
+"""Roofline: the highest rate that memory and arithmetic allow a step, and predictions of times from few numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Ceilings = dict[str, dict[str, float]]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the roofline, memory-bound time, and predictions from few numbers, per device."""
+    """Show for each device the roofline, the time that memory limits, and predictions from few machine properties."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -53,7 +53,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _ceilings(view: View, device: str, threads: int) -> Ceilings:
-    """Return peak, bandwidth and balance per number format, for a thread count."""
+    """Return peak, bandwidth and balance (peak / bandwidth) of each number format, for a thread count."""
     at = {"node": view.node, "device": device, "threads": threads}
     moved = [float(case["estimate"]) for case in records(peak_bandwidth(view.data).filter(**at))]
     peaks = {str(case["dtype"]): float(case["estimate"]) for case in records(peak_arithmetic(view.data).filter(**at))}
@@ -108,9 +108,10 @@ def _roofline_exhibit(view: View, device: str, name: str, steps: pd.DataFrame, c
 
 
 def _limit_share(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
-    """Return a step's rate as a share of its limit.
+    """Return a step's rate as a fraction of the limit that the roofline sets.
 
-    A rate above the arithmetic peak is impossible; a rate above what memory allows means that caches hold the data.
+    A rate above the arithmetic peak is impossible. A rate that is only above what main memory allows is possible,
+    because caches may hold data.
     """
     limit = min(roof["peak"], row["x"] * roof["bandwidth"]) / 1e9
     ends = {"estimate": row["rate"] / limit, **{end: row[end] / limit for end in ("low", "high")}}
@@ -121,7 +122,7 @@ def _limit_share(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
 
 
 def _format_share(share: Number) -> str:
-    """Format a share from `_limit_share` for a table."""
+    """Format a fraction from `_limit_share` for a table; a fraction above 1 becomes words."""
     if share.impossible:
         return "more than the peak: disturbed"
     return "beyond memory: cached" if share.value > 1 else as_percent(share.value)
@@ -154,7 +155,10 @@ def _step_label(row: dict[Any, Any], dtype: bool = True) -> str:
 
 
 def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> Iterable[Exhibit]:
-    """Show the share of time in operators that memory limits, per step; the chart has only the most common format."""
+    """Show for each step the share of time in operators that memory limits.
+
+    The chart has only the steps in the most common number format.
+    """
     cases = records(view.quantity("roofline.memory_bound_share", device=device, threads=threads))
     cases = sorted(cases, key=lambda case: (list(PHASES).index(case["phase"]), -case["estimate"], case["model"]))
     if not cases:
@@ -194,7 +198,11 @@ def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> I
 
 
 def _prediction_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the median error of predictions by kind of work and by how many numbers of the machine are known."""
+    """Show the median error of predictions, by kind of work and by number of known machine properties.
+
+    The properties are peak arithmetic, memory bandwidth, launch time and cache bandwidth; predictions use the first
+    few.
+    """
     fits = [prediction for prediction in predict_places(view.data, view.node)
              if prediction.labels["device"] == device and prediction.labels["ceilings"] == "fitted"]  # fmt: skip
     if not fits:

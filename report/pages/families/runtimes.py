@@ -1,4 +1,4 @@
-"""Inference ladder: each network in default PyTorch, when tuned, in the fastest runtime and in the fastest format."""
+"""Inference ladder: each network in default PyTorch, tuned PyTorch, the fastest runtime and the fastest format."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ def weight_count(case: Mapping[str, Any]) -> float | None:
 
 
 def network_order(case: Mapping[str, Any]) -> tuple[int, float, str]:
-    """Return a sort key for networks: input kind, weight count, name."""
+    """Return a key that sorts networks by kind of input, then by number of weights, then by name."""
     return GROUPS.index(group(str(case["model"]))), weight_count(case) or 0.0, str(case["model"])
 
 
 def group_by_request(cases: Iterable[Case]) -> dict[tuple[Any, ...], dict[str, Case]]:
-    """Map each request (model, batch and threads) to its rungs by name, in page order."""
+    """Map each request (model, batch and threads) to its cases by rung name.
+
+    The requests are in page order.
+    """
     groups: dict[tuple[Any, ...], dict[str, Case]] = {}
     for case in sorted(cases, key=lambda case: (network_order(case), case["batch"], -case["threads"], case["place"])):
         groups.setdefault(tuple(case[name] for name in _REQUEST), {})[str(case["rung"])] = case
@@ -87,7 +90,7 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
 
 
 def _extreme_requests(gains: Mapping[tuple[Any, ...], Mapping[str, Case]]) -> set[tuple[Any, ...]]:
-    """Return the requests with the smallest and largest gain per input kind, for published networks."""
+    """Return the published networks' requests with the smallest and the largest gain for each kind of input."""
     known = [request for request in gains if is_known(str(request[0]))]
     kinds = {group(str(request[0])) for request in known}
     alike = [[request for request in known if group(str(request[0])) == kind] for kind in kinds]
@@ -97,14 +100,17 @@ def _extreme_requests(gains: Mapping[tuple[Any, ...], Mapping[str, Case]]) -> se
 
 
 def _network_row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[str, Any]:
-    """Return a network's chart row; a rung gets no mark if a lower rung has the same runtime and number format."""
+    """Return a network's row for the step chart.
+
+    A rung gets no mark if a lower rung has the same runtime and number format.
+    """
     by_step: dict[str, Case] = {}
     by_label = {runtime_label(times[DEFAULT]): times[DEFAULT]}
     for step in DRAWN:
         if step in gains and runtime_label(gains[step]) not in by_label:
             by_step[step] = gains[step]
             by_label[runtime_label(gains[step])] = times[step]
-    # If nothing is faster than the default, draw BEST, so that the row has a mark.
+    # If no rung has another runtime or format than the default, draw BEST, so that the row has a mark.
     drawn_steps = by_step or {BEST: gains[BEST]}
     marks = [
         {"step": step, "one_round": is_single_round(case), **scale_case(case, 1.0)}
@@ -127,15 +133,16 @@ def _format_time(case: Mapping[str, Any]) -> str:
 
 
 def single_gains(view: View, device: str) -> list[Case]:
-    """Return gains from the fastest setup over default PyTorch for single requests, in page order."""
+    """Return the gains of the fastest runtime and format over default PyTorch, for single requests in page order."""
     cases = single_requests(records(view.quantity("inference.ladder_gain", device=device, rung=BEST)))
     return sorted(cases, key=network_order)
 
 
 def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
-    """Return the machine whose CPU has the most sure gains, and the gains of published networks on that CPU.
+    """Return the machine whose CPU has the most sure gains on published networks, and all gains on these networks.
 
-    The user's own machines come before others. Returns None if no gain is sure, as defined in `sure_gains`.
+    `sure_gains` defines a sure gain. The user's own machines with a sure gain come before other machines. Returns None
+    if no gain is sure.
     """
     by_view = [
         (view, [single_gain for single_gain in single_gains(view, "cpu") if is_known(str(single_gain["model"]))])
@@ -148,7 +155,7 @@ def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
 
 
 def sure_gains(cases: Iterable[Case]) -> list[Case]:
-    """Select cases with a narrow interval entirely above 1."""
+    """Select the cases whose interval is narrow and lies above 1."""
     return [case for case in cases if (gain := as_number(case)).is_narrow and gain.low is not None and gain.low > 1]
 
 
@@ -193,12 +200,12 @@ def _table_line(case: Case, gain: Case | None, errors: Mapping[tuple[Any, ...], 
 
 
 def _points(view: View, device: str) -> pd.DataFrame:
-    """Return the device's inference points from the summary."""
+    """Return the summary rows of inference points on a device."""
     return view.points("inference", device=device)
 
 
 def _errors_by_point(view: View, device: str) -> dict[tuple[Any, ...], float]:
-    """Map points to the largest relative error in their answers, if checked."""
+    """Map each point with checked answers to the largest relative error of an answer."""
     points = _points(view, device)
     points = points[points["error"].notna()]
     keys = zip(*(points[name] for name in (*_REQUEST, "backend", "dtype")), strict=True)
@@ -256,7 +263,10 @@ def _accuracy_sentences(view: View, device: str) -> list[str]:
 
 
 def unmeasured_sentences(view: View, device: str, experiment: str, noun: str) -> list[str]:
-    """Count unmeasured points in an experiment by reason. noun: name for a point, like 'request'."""
+    """Return a sentence that counts the points of an experiment without a result, by library and reason.
+
+    noun: name of a point in the sentence, such as 'request'.
+    """
     table = view.data.table
     rows = table[
         (table["node"] == view.node) & (table["experiment"] == experiment) & (table["device"] == device)
@@ -273,7 +283,7 @@ def unmeasured_sentences(view: View, device: str, experiment: str, noun: str) ->
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the ladder for each device."""
+    """Show the inference ladder of each device."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 

@@ -32,7 +32,7 @@ def _server_key(case: Mapping[str, Any]) -> Server:
 
 
 def _service_name(case: Mapping[str, Any]) -> str:
-    """Format a service, with runtime and format if several are measured: 'text classifier (ONNX Runtime, int8)'."""
+    """Name a service, if needed with its library and number format: 'text classifier (ONNX Runtime, int8)'."""
     service, dtype = str(case["service"]), str(case["dtype"])
     name = NAMES.get(service, service)
     if service in ("text-classifier", "image-classifier"):
@@ -110,7 +110,7 @@ def _format_rate(rate: float) -> str:
 
 
 def _lowest_load(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
-    """Return the smallest load offered to a server."""
+    """Return the lowest load in `cases` that was offered to the server of the case `of`."""
     return min(float(case["requests_per_s"]) for case in cases if _server_key(case) == _server_key(of))
 
 
@@ -186,7 +186,7 @@ def _break_even_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show loads, costs and language model users per node, then serving compared with training."""
+    """Show for each node loads, costs and users of language models, then serving compared with training."""
     yield from exhibits_per_machine(evidence, _machine_exhibits)
     yield from _break_even_exhibit(evidence)
 

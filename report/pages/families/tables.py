@@ -1,4 +1,4 @@
-"""Work on tables: operations, the fastest library compared with pandas, boosted trees, and GPUs and their hosts."""
+"""Work on tables: rates of operations, gains over pandas, boosted trees, and GPUs compared with their hosts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _sort_key(case: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _rate_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show rows per second by table size, with the fastest library per operation and size."""
+    """Show rows per second by size of the table, for each operation in its fastest library."""
     all_rates = records(view.quantity("tabular.rate", backend="best"))
     cases = sorted((case for case in all_rates if case["transfers"] != "included"), key=_sort_key)
     if not cases:
@@ -134,7 +134,10 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _boosting_exhibit(view: View, name: str, phase: str) -> Iterable[Exhibit]:
-    """Show fit or prediction times by library; the title has the fit on most rows or the prediction on fewest."""
+    """Show the times of fits, or of predictions, of boosted trees by library.
+
+    The title gives the fit on the most rows, or the prediction on the fewest rows.
+    """
     cases = records(view.quantity(f"boosting.{phase}_s"))
     cases = [case for case in cases if case["backend"] != "best"]
     if not cases:

@@ -47,14 +47,14 @@ def format_hours(hours: float) -> str:
 
 
 def _range_text(case: Case, scale: float = 1.0) -> str:
-    """Format a time's interval."""
+    """Format the interval of a time. scale: factor that converts the time to hours."""
     if case["low"] is None or case["low"] != case["low"]:
         return NOTHING
     return f"{format_hours(case['low'] * scale)} to {format_hours(case['high'] * scale)}"
 
 
 def _published_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the derived time for each published training."""
+    """Show the derived time that each published training run would take on the device."""
     cases = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda case: case["estimate"])
     if not cases:
         return
@@ -108,7 +108,7 @@ def _device_suffix(view: View, device: str) -> str:
 
 
 def _whole_job_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show whole jobs, each at its fastest, with the time predicted from its parts."""
+    """Show the time of each whole job in its fastest format; the table adds the sum of the times of the job's parts."""
     cases = view.quantity("time_to_train.job_time", device=device)
     if not len(cases):
         return

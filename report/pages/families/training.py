@@ -23,7 +23,10 @@ _STEP = ["device", "model", "batch", "dtype"]
 
 
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
-    """Return each model's rungs (ways to train, plainest first) at its batch size with the most distinct rates."""
+    """Return the rungs (ways to train, plainest first) of each model, by model and batch size.
+
+    Each model has a single batch size here: the size at which the rungs have the most distinct rates.
+    """
     rungs_by_step: dict[tuple[str, int], Rungs] = {}
     for case in sorted(records(view.quantity("training.ladder")), key=lambda case: (case["place"], case["estimate"])):
         rungs_by_step.setdefault((str(case["model"]), int(case["batch"])), {})[str(case["rung"])] = case
@@ -37,10 +40,10 @@ def ladders(view: View) -> dict[tuple[str, int], Rungs]:
 
 
 def largest_tuning_gain(evidence: Evidence) -> dict[str, Any] | None:
-    """Find the largest certain gain from tuning on the same cores; return its model, view, batch and gain, or None.
+    """Find the largest certain gain from tuning on the same cores; return its model, view, batch and gain.
 
-    A gain is certain if its interval lies above 1 and the bounds differ by less than the factor WIDE. The user's own
-    machines come before others.
+    A gain is certain if its interval lies above 1 and the bounds differ by less than the factor WIDE. Gains on the
+    user's own machines come before others. Returns None if no gain is certain.
     """
     gains: list[dict[str, Any]] = [
         {"model": model, "view": view, "batch": batch, "gain": gain}
@@ -53,7 +56,7 @@ def largest_tuning_gain(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each node the rungs of each model, steps of published networks, and gains from capturing steps."""
+    """Show for each node the rungs of each model, steps of published networks, and gains from capturing graphs."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -107,7 +110,10 @@ def _ladder_exhibit(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _network_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show steps for published networks: examples per second and memory, with the fastest backend per format."""
+    """Show training steps of published networks: examples per second and peak memory.
+
+    Each network, batch size and number format is shown in its fastest backend.
+    """
     rates = view.quantity("training.rate", device=device, model=list(NETWORKS))
     best = records(rates.best_per_group(_STEP, keep=["backend", "threads"]) if len(rates) else rates)
     if not best:

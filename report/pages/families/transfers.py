@@ -24,7 +24,7 @@ MEMORIES = {"pinned": "pinned host memory", "pageable": "pageable host memory"}
 OPS = {"elementwise": "sigmoid", "gemv": "matrix times vector", "gemm": "matrix product", "mlp": "two layers"}
 PARTS = {REST: "launching and waiting", "h2d": "copying there", "compute": "computing", "d2h": "copying back"}
 PLAIN = {"uses": 1, "dtype": "float32"}
-# The usual way to run requests: from pinned host memory, with kernels launched one by one.
+# Settings of the usual request: the data are in pinned host memory, and kernels are launched one by one.
 USUAL = {"host_memory": "pinned", "launch": "eager"}
 BASELINES = {"core": "CPU, one core", "node": "CPU, all cores"}
 KILO, MICRO = 1e3, 1e-6
@@ -32,7 +32,7 @@ MOST_SIZES = 3
 
 
 def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show copy rates by size, a panel per kind of host memory."""
+    """Show copy rates by size, with a panel for each kind of host memory."""
     rates = records(view.quantity("transfer.rate", device=device))
     cases = [case for memory in MEMORIES for way in WAYS for case in rates
              if (case["host_memory"], case["direction"]) == (memory, way)]  # fmt: skip
@@ -44,7 +44,7 @@ def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for point in line_points([case], "size", 1e9, KILO)
     )
     half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
-    # The size is unknown if even the smallest copy exceeds half the rate.
+    # The size from which copies reach half of the best rate is unknown if even the smallest copy is faster than that.
     known = [case for case in half if amounts([case], "B").text]
     best = max((case for case in cases if case["direction"] in ONE_WAY), key=lambda case: float(case["estimate"]))
     text = f"Copies between the host and {view.device_name(device)} reach {{rate}}"
@@ -75,7 +75,7 @@ def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _request_name(request: Mapping[str, Any]) -> str:
-    """Format a request: 'matrix product, n = 512'."""
+    """Name a request by its operation and size: 'matrix product, n = 512'."""
     op = str(request["op"])
     about = {"mlp": f"batch {int(request['m']):,}", "gemm": f"n = {int(request['n']):,}"}
     return f"{OPS[op]}, {about.get(op, with_unit(float(request['size']), 'B'))}"
@@ -90,7 +90,7 @@ def _pick_sizes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show how the time of a request is divided between its phases."""
+    """Show the fractions of a request's time that its phases take."""
     whole = records(view.quantity("offload.request_time", device=device, **PLAIN, **USUAL))
     phases = records(view.quantity("offload.phase_share", device=device, **PLAIN, **USUAL, clock="device"))
     bars: list[dict[str, Any]] = []
@@ -99,7 +99,8 @@ def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         same = [phase for phase in phases if all(phase[key] == request[key] for key in ("op", "m", "n", "k"))]
         parts = {str(case["phase"]): case for case in same}
         if parts.keys() == PARTS.keys():
-            # Normalise: the parts come from another clock and do not add up to exactly 1.
+            # Divide by the sum: phases are timed by another clock than requests, so the fractions do not add up to
+            # exactly 1.
             total = sum(float(case["estimate"]) for case in same)
             bars += [{"case": _request_name(request), "share": 100 * float(parts[key]["estimate"]) / total,
                        "part": part, "time": float(request["estimate"]), "whole": request, "of": parts[key]}
@@ -203,7 +204,7 @@ def _core_sentences(view: View) -> list[str]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show copies and request phases for the first GPU, and request times for all devices, for each node."""
+    """Show for each node copies and request phases on the first GPU, and request times on all devices."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 

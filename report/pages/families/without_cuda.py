@@ -15,9 +15,9 @@ from report.pages.verdict_words import NOTHING
 from report.quantities.libraries import CUDA
 
 NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA"}
-# The summary column with the rate of each kernel, and its unit.
+# Rate of each kernel: name of the summary column, and unit.
 RATES = {"naive": ("flop_per_s", "FLOP/s"), "tiled": ("flop_per_s", "FLOP/s"), "triad": ("bytes_per_s", "B/s")}
-# Threshold in claim N10, in percent: below this share of CUDA's rate, most cores would be idle.
+# Threshold of claim N10, in percent: at less than this share of CUDA's rate, most cores would be idle.
 IDLE = 50.0
 _POINT = ("device", "kernel", "n", "backend")
 
@@ -32,7 +32,7 @@ def _kernel_label(case: Mapping[str, Any]) -> str:
 
 
 def _case_label(case: Mapping[str, Any]) -> str:
-    """Format a case: 'tiled product, n = 2,048, Vulkan'."""
+    """Name a case: 'tiled product, n = 2,048, Vulkan'."""
     return f"{_kernel_label(case)}, {NAMES.get(str(case['backend']), case['backend'])}"
 
 
