@@ -24,14 +24,17 @@ from report.pages.markdown import Markdown, identifier
 
 # Maximum number of findings: so many cards fit in a row on a desktop screen.
 FINDINGS = 3
-# The page behind each figure that belongs to no claim.
+# Page to which a finding links if its figure belongs to no claim, by name of the figure.
 _PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
 # Bytes that a language model reads for each token: 7 billion parameters in 4 bits.
 _WEIGHTS = 7e9 / 2
 
 
 def collect_facts(evidence: Evidence) -> dict[str, Fact]:
-    """Return, by name, the facts that sentences need besides verdicts; facts without evidence are left out."""
+    """Return the facts that sentences on the front page need besides verdicts, by name.
+
+    Facts without evidence are left out.
+    """
     document = evidence.document
     facts: dict[str, Fact] = {}
     for training, name in ((True, "replaced training"), (False, "replaced inference")):
@@ -129,7 +132,12 @@ def front_charts(evidence: Evidence) -> list[Chart]:
 def front_context(
     document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
 ) -> dict[str, Any]:
-    """Build the template context of the front page. drawn: charts from claims and from `front_charts`."""
+    """Build the template context of the front page.
+
+    says: statements that are filled from the evidence.
+    declared: content of front.yaml.
+    drawn: charts from claims and from `front_charts`.
+    """
     verdicts = document["verdicts"]
     by_name = {chart.name: chart for chart in drawn}
     findings = []
@@ -158,7 +166,7 @@ def front_context(
 
 
 def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
-    """Return a row per job with advice, skipping jobs without evidence."""
+    """Return a row with advice for each job; jobs without evidence are left out."""
     rows = []
     for job in declared["jobs"]:
         rate = says.first_that_holds(job["rate"])
@@ -184,7 +192,7 @@ def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, An
 def _article_summary(
     article: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Summarize an article: paragraph, counts, best and worst claim."""
+    """Return the template context for an article: sentences, tally of verdicts, best claim and worst claim."""
     own_verdicts = [verdict for verdict in verdicts if verdict["article"] == article["key"]]
     best = next((name for name in article["best"] if _has_verdict(says, name, "supported")), None)
     worst = next((name for name in article["worst"] if _has_verdict(says, name, "challenged", "depends")), None)

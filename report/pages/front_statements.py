@@ -36,7 +36,12 @@ FACTS = (
 
 @dataclass(frozen=True)
 class Fact:
-    """A placeholder value: its text, evidence tier and page."""
+    """A value for a placeholder.
+
+    text: the value in words.
+    tier: evidence tier, '' for none.
+    page: page to which the value links, '' for none.
+    """
 
     text: str
     tier: str = ""
@@ -44,10 +49,11 @@ class Fact:
 
 
 class Statements:
-    """Fill sentences from the evidence.
+    """The evidence from which sentences are filled.
 
-    root: relative path from the page to the site root. marks: True adds links and evidence marks to numbers, False
-    gives plain text.
+    facts: values from `front_page.collect_facts`.
+    root: relative path from the page to the site root.
+    marks: True adds links and evidence marks to numbers; False gives plain text.
     """
 
     def __init__(
@@ -58,7 +64,7 @@ class Statements:
         self.facts, self.root, self.marks = facts, root, marks
 
     def first_that_holds(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
-        """Return the first statement that holds and can be filled, else None."""
+        """Return the first statement whose conditions hold and whose placeholders can be filled, else None."""
         for statement in statements:
             text = self.fill(str(statement["says"])) if self.holds(statement.get("when") or {}) else None
             if text is not None:
@@ -66,11 +72,11 @@ class Statements:
         return None
 
     def texts(self, parts: Sequence[Sequence[Mapping[str, Any]]]) -> list[Markdown]:
-        """Return the first usable statement from each part."""
+        """Return from each list in `parts` the first statement that `first_that_holds` finds, if there is any."""
         return [text for text in map(self.first_that_holds, parts) if text is not None]
 
     def holds(self, when: Mapping[str, Any]) -> bool:
-        """True if all conditions hold."""
+        """True if all conditions hold. when: conditions as in front.yaml."""
         return all(
             self.gpu == (condition == "measured")
             if name == "gpu"
@@ -91,7 +97,7 @@ class Statements:
         return ("is" not in condition or outcome in condition["is"]) and sides >= set(condition.get("some", ()))
 
     def fill(self, says: str) -> Markdown | None:
-        """Fill the placeholders in a sentence, with marks and links; None if any cannot be filled."""
+        """Fill the placeholders in a sentence, with marks and links; return None if a placeholder cannot be filled."""
         pieces = []
         split = PLACEHOLDER.split(says)
         for index, text in enumerate(split):
@@ -128,7 +134,7 @@ class Statements:
 
 
 def _escape_between(text: str) -> Markdown:
-    """Escape text between placeholders, and keep the spaces at its ends."""
+    """Escape the text between two placeholders. Escaping drops spaces at the ends of the text, so they are put back."""
     inner = escape(text) if text.strip() else Markdown("")
     before = " " if text[:1].isspace() else ""
     after = " " if text[-1:].isspace() and text.strip() else ""
@@ -136,7 +142,7 @@ def _escape_between(text: str) -> Markdown:
 
 
 def _normalize_condition(condition: Any) -> dict[str, Any]:
-    """Convert a condition to a mapping of `part`, `is` and `some`, where `is` and `some` are lists."""
+    """Convert a condition on a claim to a mapping with any of the keys `part`, `is` (a list) and `some` (a list)."""
     raw = condition if isinstance(condition, Mapping) else {"is": condition}
     return {key: [value] if key != "part" and isinstance(value, str) else value for key, value in raw.items()}
 

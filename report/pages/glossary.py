@@ -13,7 +13,10 @@ from report.pages.site_sources import Page
 
 
 def read_glossary() -> list[dict[str, Any]]:
-    """Read glossary terms: term, also (other spellings), means. Raises StudyError for a schema violation."""
+    """Read the entries of the glossary: term, also (other spellings) and means.
+
+    Raises StudyError for a schema violation.
+    """
     terms: list[dict[str, Any]] = read_yaml(
         PACKAGE / "glossary.yaml", read_json(PACKAGE / "schemas" / "glossary.schema.json")
     )

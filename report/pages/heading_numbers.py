@@ -17,13 +17,13 @@ from report import formatting
 from report.findings import WIDE
 from report.formatting import range_words, two_digits
 
-# Intervals are dropped if their ends differ by this factor.
+# An amount or ratio is left out if the bounds of its interval differ by at least this factor.
 TOO_WIDE = 10.0
-# A share is dropped if its interval covers this part of the range from 0 to its maximum.
+# A share is left out if its interval covers this fraction of the range from 0 to the maximum.
 WIDE_SHARE = 0.5
-# A share that exceeds its maximum by up to this factor is shown as the maximum, if the interval reaches the maximum.
+# A share that exceeds its maximum by up to this factor is shown as the maximum if its interval reaches the maximum.
 SLIGHTLY = 1.05
-# Ratios within this factor from 1 count as equal.
+# A ratio that differs from 1 by less than this factor is regarded as equal to 1.
 EQUAL = 1.05
 
 ALL = "100%"
@@ -36,9 +36,12 @@ Words = Callable[[float], str]
 
 @dataclass(frozen=True)
 class Number:
-    """A number with its interval (low and high, None if unknown) and its maximum `most`; its minimum is 0.
+    """A number with its interval. Its minimum is 0.
 
-    about: what was measured, in words. whole: what a share is a part of, in words.
+    low, high: bounds of the interval, None if unknown.
+    most: maximum of the number, such as 1 for a share.
+    about: words for what was measured.
+    whole: words for what a share is a share of.
     """
 
     value: float
@@ -50,7 +53,7 @@ class Number:
 
     @property
     def impossible(self) -> bool:
-        """True if the number exceeds its maximum by more than its uncertainty."""
+        """True if the number exceeds its maximum by more than its interval or the factor SLIGHTLY explains."""
         if not self.value > self.most:
             return False
         return self.low is None or self.low > self.most or self.value > self.most * SLIGHTLY
@@ -64,7 +67,7 @@ class Number:
 
     @property
     def inverse(self) -> Number:
-        """Reciprocal, with its interval."""
+        """Reciprocal of the number, with the reciprocal interval."""
         low, high = (1 / end if end else None for end in (self.high, self.low))
         return Number(1 / self.value if self.value else math.nan, low, high)
 
@@ -76,8 +79,8 @@ class Number:
     def shown_bounds(self, limit: float = TOO_WIDE) -> tuple[float, float] | None:
         """Return the bounds to show: the value twice if its interval is narrow or unknown, else the interval.
 
-        Returns None if the interval is too wide or the value impossible. limit: an interval is too wide if its bounds
-        differ by this factor.
+        Returns None if the interval is too wide or the value is impossible.
+        limit: bounds that differ by this factor are too wide; with math.inf no interval is too wide.
         """
         share = math.isfinite(self.most)
         if not math.isfinite(self.value) or self.value < 0 or (self.value == 0 and not share) or self.impossible:
@@ -97,11 +100,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Place:
-    """Content for a placeholder: a number, or a range over several.
+    """The numbers that fill a placeholder, shown as a single number or as a range.
 
-    groups: a group of numbers for each machine. words: function that formats one number. after: text after a ratio,
-    such as "as fast", else ''. most: True shows only the maximum. limit: an interval is too wide if its bounds differ
-    by this factor.
+    groups: a group of numbers for each machine.
+    words: function that formats a number.
+    after: words after a ratio, such as "as fast"; '' if the numbers are no ratios.
+    most: True shows only the largest number.
+    limit: see `Number.shown_bounds`.
     """
 
     groups: tuple[tuple[Number, ...], ...]
@@ -117,7 +122,7 @@ class Place:
 
     @property
     def text(self) -> str | None:
-        """Numbers in words; None if none is usable."""
+        """Text that fills the placeholder; None if no number can be shown."""
         ends = [end for group in self.groups for end in self._group_bounds(group)]
         if not ends or (self.most and any(number.impossible for number in self.numbers)):
             return None
@@ -131,7 +136,7 @@ class Place:
         return text if sure or text == "all" else f"about {text}"
 
     def _group_bounds(self, group: Sequence[Number]) -> list[tuple[float, float]]:
-        """Return the bounds to show for a machine: those of narrow numbers, or of all if none is narrow."""
+        """Return the bounds of a machine's narrow numbers or, if no number is narrow, of all usable numbers."""
         if self.after and len(group) == 1 and group[0].straddles_one:
             return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].shown_bounds(self.limit) else []
         bounds = [ends for number in group if (ends := number.shown_bounds(self.limit))]
@@ -139,7 +144,7 @@ class Place:
 
     @property
     def dropped_count(self) -> int:
-        """Count numbers dropped for wide intervals."""
+        """Count the numbers that are left out because of wide intervals."""
         return sum(
             len([number for number in group if not number.impossible]) - len(self._group_bounds(group))
             for group in self.groups
@@ -147,7 +152,10 @@ class Place:
 
 
 def _ratio(low: str, high: str, after: str, sure: bool) -> str:
-    """Format a ratio without '1 times': '1.6 times as fast', 'up to 2.7 times as fast', 'about as fast'."""
+    """Format a ratio without '1 times': '1.6 times as fast', 'up to 2.7 times as fast', 'about as fast'.
+
+    sure: False adds 'about', because no interval is known.
+    """
     low, high = ("1" if _ONE.fullmatch(end) else end for end in (low, high))
     about = "" if sure else "about "
     if low == high == "1":
@@ -163,7 +171,11 @@ def _ratio(low: str, high: str, after: str, sure: bool) -> str:
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence with placeholders. otherwise: replaces a sentence with an empty placeholder; '' drops the sentence."""
+    """A sentence with placeholders.
+
+    places: numbers for the placeholders, by name.
+    otherwise: text that replaces the sentence if a placeholder cannot be filled; '' drops the sentence.
+    """
 
     text: str
     places: Mapping[str, Place] = field(default_factory=dict)
@@ -177,7 +189,7 @@ class Sentence:
     def __str__(self) -> str:
         if not self.is_complete:
             return self.otherwise
-        # No str.format: model and machine names may contain braces.
+        # str.format cannot fill the sentence, because model and machine names may contain braces.
         filled = _PLACE.sub(
             lambda match: str(self.places[match[1]].text if match[1] in self.places else match[0]), self.text
         )
@@ -185,31 +197,31 @@ class Sentence:
 
     @property
     def impossible(self) -> list[Number]:
-        """Numbers above their maximum."""
+        """Impossible numbers among those for the placeholders."""
         return [number for place in self.places.values() for number in place.numbers if number.impossible]
 
     @property
     def dropped_note(self) -> str:
-        """Sentence on numbers dropped for wide intervals; '' if none."""
+        """Sentence that counts the numbers left out because of wide intervals; '' if there are none."""
         lost, total = (sum(each) for each in ([place.dropped_count for place in self.places.values()],
                                               [len(place.numbers) for place in self.places.values()]))  # fmt: skip
         return f"{lost} of {total} numbers vary too widely between rounds to be told in the title." if lost else ""
 
 
 def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:
-    """Build a `Sentence`."""
     return Sentence(text, places, otherwise)
 
 
 def filled_texts(sentences: Iterable[Sentence]) -> list[str]:
-    """Return the texts of sentences, without those that are dropped."""
+    """Return the texts of the sentences that can be filled or have a replacement; drop the other sentences."""
     return [text for candidate in sentences if (text := str(candidate))]
 
 
 def merge_sentences(sentences: Sequence[Sentence]) -> Sentence | None:
-    """Merge sentences from several machines into one with ranges; None if they differ in more than numbers.
+    """Merge sentences from several machines into one sentence with ranges.
 
-    Also None if no placeholder can be filled and the fallback texts differ.
+    Returns None if the sentences differ in more than numbers, or if a placeholder cannot be filled and the replacements
+    differ.
     """
     first = sentences[0]
     if any(other.text != first.text or other.places.keys() != first.places.keys() for other in sentences):
@@ -223,7 +235,7 @@ def merge_sentences(sentences: Sequence[Sentence]) -> Sentence | None:
 
 
 def impossible_results(numbers: Iterable[Number], machine: str) -> list[str]:
-    """Report impossible results on a machine; empty if there are none."""
+    """Return a sentence that reports impossible results on a machine; empty if there are none."""
     results = [
         f"{number.about or 'one result'} came to {_format_excess(number.value)} {number.whole}"
         for number in numbers
@@ -249,7 +261,7 @@ def as_number(case: Case, most: float = math.inf) -> Number:
 
 
 def as_share(case: Case, about: str = "", whole: str = "all that there is") -> Number:
-    """Convert a case to a share with maximum 1."""
+    """Convert a case to a share, which is a `Number` with maximum 1."""
     return replace(as_number(case, 1.0), about=about, whole=whole)
 
 
@@ -258,7 +270,7 @@ def _float_or_none(value: object) -> float | None:
 
 
 def divide_cases(top: Case, base: Case) -> Number:
-    """Divide two independent cases; combine their errors on the log scale."""
+    """Divide two independent cases; combine their uncertainties on the log scale."""
     upper, lower = as_number(top), as_number(base)
     if not (upper.value > 0 and lower.value > 0):
         return Number(math.nan)
@@ -275,7 +287,7 @@ def _log_ratio(above: float | None, below: float | None) -> float:
 
 
 def format_share(share: float) -> str:
-    """Format a share to two digits: '4.1%'; ALL from 1 upwards."""
+    """Format a fraction as a percentage with two digits: '4.1%'. From 1 upwards, return ALL."""
     if share >= 1:
         return ALL
     digits = 2 if share < 0.995 else 3
@@ -283,17 +295,28 @@ def format_share(share: float) -> str:
 
 
 def shares(cases: Iterable[Case | Number], **how: Any) -> Place:
-    """Return a placeholder for shares, from 0 to 1."""
+    """Return the `Place` for shares, which lie from 0 to 1.
+
+    how: further fields of `Place`.
+    """
     return Place((tuple(case if isinstance(case, Number) else as_share(case) for case in cases),), format_share, **how)
 
 
 def ratios(cases: Iterable[Case | Number], after: str, words: Words = two_digits, **how: Any) -> Place:
-    """Return a placeholder for ratios: '2.7 times as fast'. after: 'as fast'."""
+    """Return the `Place` for ratios: '2.7 times as fast'.
+
+    after: words after 'times', here 'as fast'.
+    how: further fields of `Place`.
+    """
     return Place((tuple(case if isinstance(case, Number) else as_number(case) for case in cases),), words, after, **how)
 
 
 def amounts(cases: Iterable[Case | Number], words: Words | str = two_digits, **how: Any) -> Place:
-    """Return a placeholder for positive numbers. words: function that formats a number, or the unit."""
+    """Return the `Place` for positive numbers.
+
+    words: function that formats a number, or the unit of the numbers.
+    how: further fields of `Place`.
+    """
     unit = words if isinstance(words, str) else ""
     say: Words = (lambda value: formatting.with_unit(value, unit, 2)) if isinstance(words, str) else words
     return Place((tuple(case if isinstance(case, Number) else as_number(case) for case in cases),), say, **how)

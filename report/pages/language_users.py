@@ -1,4 +1,4 @@
-"""Exhibits on language model servers for the serving page: time to first token and streaming rate by user count."""
+"""Exhibits on language model servers, for the serving page: first token and streaming rate by number of users."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = {
 
 
 def language_users(view: View, place: int) -> Iterable[Exhibit]:
-    """Yield exhibits: time to first token by user count, and streaming rate per user."""
+    """Yield two exhibits by number of users: the time to the first token, and the streaming rate of each user."""
     by_quantity = {name: records(view.quantity(f"language_serving.{name}")) for name, _ in COLUMNS.values()}
     cases = {name: {(*_server_key(case), case["users"]): case for case in by_quantity[name]} for name in by_quantity}
     if not by_quantity["first_token_s"]:
@@ -76,7 +76,7 @@ def _server_key(case: Case) -> tuple[Any, ...]:
 
 
 def _model_and_server(case: Case) -> list[str]:
-    """Name model and server: 'llama-1b, Q4_K_M', 'llama-server, GPU'."""
+    """Name the model and the server of a case: 'llama-1b, Q4_K_M' and 'llama-server, GPU'."""
     server = library_name(str(case["backend"]))
     cores = (
         "" if not case["cores"] or gpu_suffix(str(case["device"])) else f", {format_count(int(case['cores']), 'core')}"
@@ -91,7 +91,11 @@ def _fewest_and_most_users(cases: Sequence[Case]) -> tuple[list[Case], list[Case
 
 
 def _users_heading(single: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
-    """Build a heading that compares a single user with the highest user count."""
+    """Build a heading that compares a single user with the highest user count.
+
+    single, many: the two halves of the heading, with the placeholders {alone} and {crowd}.
+    otherwise: text of the heading if a placeholder cannot be filled.
+    """
     alone, crowd = _fewest_and_most_users(cases)
     users = format_count(max(int(case["users"]) for case in cases), "user")
     many = many.replace("{users}", users)
@@ -113,7 +117,7 @@ def _fastest_cases(cases: Sequence[Case]) -> list[Case]:
 
 
 def _users_chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit: str, note: str) -> Chart:
-    """Draw a line per server over the user count."""
+    """Return a chart with a line for each server, against the number of users."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(", ".join(_model_and_server(case)), []).append(case)
@@ -132,7 +136,6 @@ def _users_chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str,
 
 
 def _workload_sentence(cases: Sequence[Case]) -> str:
-    """Describe the workload."""
     token_counts = sorted({(int(case["prompt_tokens"]), int(case["new_tokens"])) for case in cases})
     work = join_words([f"{prompt:,} tokens and reads {new:,}" for prompt, new in token_counts], "or")
     return (
@@ -142,7 +145,7 @@ def _workload_sentence(cases: Sequence[Case]) -> str:
 
 
 def _failure_sentences(view: View) -> list[str]:
-    """Report failed answers, a sentence per load."""
+    """Return a sentence for each server and user count for which answers failed."""
     failed = [record for record in records(view.quantity("language_serving.failed_share")) if record["estimate"] > 0]
     sentences = []
     for record in failed:
@@ -153,7 +156,7 @@ def _failure_sentences(view: View) -> list[str]:
 
 
 def _client_sentences(view: View) -> list[str]:
-    """State the share of CPU time that the client took, if it is 1% or more."""
+    """State the share of CPU time that the process of the simulated users took, if it is 1% or more."""
     share = view.points("language-serving", "client_share")["estimate"].max()
     if not share >= 0.01:
         return []
@@ -161,7 +164,7 @@ def _client_sentences(view: View) -> list[str]:
 
 
 def _missing_sentences(view: View) -> list[str]:
-    """List loads not measured, with reasons."""
+    """List the loads that were not measured, with reasons."""
     table = view.data.table
     rows = table[(table["node"] == view.node) & (table["experiment"] == "language-serving") & (table["status"] != "ok")]
     counts = rows.groupby(["backend", "status", "reason"], observed=True, sort=False).size()

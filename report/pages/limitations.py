@@ -23,7 +23,7 @@ _SENSORS = {
     "power_w": ("power", "energy for each sample or request is not told"),
     "temperature_c": ("temperature", "a slow round cannot be laid to heat"),
 }
-# A result from fewer rounds has no interval, or one that variance moderation widens.
+# Results from fewer rounds are reported as a limit: they have no interval, or one that variance moderation widens.
 _FEWEST_ROUNDS = 3
 
 
@@ -138,7 +138,7 @@ def _reading_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _list_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """Name the claims that are decided by counting the cases of a list that we chose."""
+    """Name the claims that are decided by counting cases in a list of our choice; '' if there are none."""
     counted = [
         str(verdict["id"])
         for verdict in verdicts

@@ -21,10 +21,13 @@ _POINT = ["kind", *(name for name in POINT if name not in ("node", "device"))]
 def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> list[str]:
     """Return the ids of the nodes to show, in order: all if there are at most MOST, else a selection.
 
-    nodes: from a verdicts document. table: summary for all nodes, with COLUMNS; None selects the first MOST nodes.
-    For each kind of device, the slowest, the median and the fastest node are selected: at each point, a node's time is
-    divided by the median time of all nodes, and nodes are ordered by the median of these ratios. Then nodes are added
-    that have experiments which the selected ones lack and, if there are few folders, a node from each folder.
+    For each kind of device, the slowest, the median and the fastest node are selected. For this order, a node's time at
+    each point is divided by the median time of all nodes, and the nodes are sorted by the median of these ratios. Then
+    nodes are added that have experiments which the selected nodes lack and, if there are at most MOST folders, a node
+    from each folder.
+
+    nodes: nodes of a verdicts document.
+    table: summary of all nodes with the columns COLUMNS; None selects the first MOST nodes.
     """
     every = [str(node["id"]) for node in nodes]
     if len(every) <= MOST or table is None:
@@ -83,7 +86,11 @@ def filter_cases(
 
 
 def selection_text(here: int, nodes: Sequence[str], known: bool) -> str:
-    """Explain the selection; '' if all machines are shown. known: False if only the first machines were taken."""
+    """Explain the selection of machines; '' if all machines are shown.
+
+    here: number of shown machines.
+    known: False if the first machines were taken, because no summary was available.
+    """
     if here == len(nodes):
         return ""
     which = (

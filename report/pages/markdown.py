@@ -1,7 +1,7 @@
-"""Escape text from data, so that it never acts as markup.
+"""Escaping of text from data, so that it never acts as markup.
 
-Templates use Jinja2 with delimiters that Quarto does not use. Everything printed is escaped unless it is `Markdown`, so
-a forgotten filter is harmless.
+Templates use Jinja2 with delimiters that Quarto does not use. Everything that a template prints is escaped unless it is
+`Markdown`, so a template cannot forget to escape.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from contract.errors import StudyError
 from report.pages.control_characters import remove_invisible, sanitize
 
 _ALWAYS = re.compile(r"""[\\`*_{}\[\]<>#|~^$@&'"]""")
-# These signs are markup only if repeated (smart typography, rules, fences, setext headings). A single colon after a
-# letter is escaped too, because it can make a URL a link, or a paragraph a caption ("Table: …").
+# These signs are markup only if they are repeated (smart typography, rules, fences, setext headings). A single colon
+# after a letter is escaped too, because it can turn text into a URL, or a paragraph into a caption ("Table: …").
 _RUNS = re.compile(r"-{2,}|\.{2,}|:{2,}|={2,}|(?<=[A-Za-z]):")
 # Beginnings of a line that would make it a list, definition, title block or setext heading.
 _LEADING = re.compile(r"^(?:[-+=:%(!]|\w+(?=[.)]))")
@@ -43,7 +43,7 @@ def escape(text: str) -> Markdown:
     line = _RUNS.sub(lambda run: "".join("\\" + sign for sign in run.group()), line)
     start = _LEADING.match(line)
     if start:
-        # After a word, escape the full stop or bracket that would make a list item.
+        # If the line begins with a word, escape the full stop or bracket after the word, which would make a list item.
         place = start.end() if start.group()[-1].isalnum() or start.group()[-1] == "_" else 0
         line = line[:place] + "\\" + line[place:]
     return Markdown(line)
@@ -91,7 +91,7 @@ def finalize(value: Any) -> str:
         return str(value)  # raises UndefinedError
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    # A float needs a unit and digits; None means the template missed a case.
+    # A float needs a unit and a number of digits; None shows that the template missed a case.
     raise TypeError(f"a template prints {value!r}: format it as text first")
 
 

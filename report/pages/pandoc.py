@@ -21,9 +21,9 @@ from contract import child_processes
 
 # Fonts bundled with matplotlib, so that PDFs need no system fonts.
 FONTS = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
-# PDF/UA-1 (ISO 14289-1), for screen readers.
+# PDF standard for screen readers: PDF/UA-1 (ISO 14289-1).
 STANDARD: Final = "ua-1"
-# Match Quarto's reader, which disables this extension.
+# Input format without table_attributes, an extension that Quarto disables too, so that both renderers read alike.
 _READS = "markdown-table_attributes"
 _SHARED = ("--standalone", f"--from={_READS}", "--wrap=none", "--columns=100000")
 
@@ -52,7 +52,7 @@ def _convert_page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
     text = source.read_text(encoding="utf-8")
     front = text.partition("\n---\n")[0]
     cites, contents = "\nnocite: " in front, "\ntoc: true" in front
-    # Pass only the cited entries: pandoc takes as long to read all as to convert the page.
+    # Pass only the cited entries to pandoc: reading all entries takes as long as converting the page.
     bibliography = source.with_suffix(".bib")
     if cites:
         bibliography.write_text("".join(entry for key, entry in entries.items() if f"@{key}" in text), encoding="utf-8")
@@ -71,7 +71,7 @@ def _convert_page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
 
 
 def typeset(folder: Path, name: str, root: Path) -> str:
-    """Write `NAME.pdf` from `NAME.qmd`; return the PDF standard it conforms to, '' if none.
+    """Write `NAME.pdf` from `NAME.qmd`; return the PDF standard to which the file conforms, '' if none.
 
     root: folder with all referenced files. The standard may reject content from data, such as a character that no font
     has; in this case the PDF is written without the standard.

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from report.pages.site_content import Content
 
-# Claims that get half a page each in the report: widely repeated ones, with each article represented.
+# Claims that get half a page each in the report: they are widely repeated, and each article has some.
 _TEN = ("W04", "W33", "G09", "N12", "W25", "G15", "N03", "G29", "W29", "N10")
 # Families whose first figure is shown in the report.
 _FIGURES = ("training", "time_to_train", "inference", "serving", "matrix_products", "memory")
 
 
-# Empty contexts that replace those of failed pages.
+# Empty template contexts by page, which replace the contexts of pages that failed.
 _NOTHING: dict[str, dict[str, Any]] = {
     "index": {"f": {"answer": (), "chart": None, "jobs": (), "sure": (), "limits": (), "articles": (),
                     **dict.fromkeys(("total", "here", "others", "open", "opinions"), 0)}},
@@ -81,14 +81,14 @@ SOURCES = {"report": report_source, "appendix": appendix_source}
 
 
 def failed_source(reason: str) -> str:
-    """Return source for a placeholder PDF."""
+    """Return pandoc source for a PDF that only states why the document could not be made."""
     front = {"title": TITLE, "description": "", "imprint": ""}
     lines = [f"{key}: {json.dumps(value)}" for key, value in front.items()]
     return "\n".join(["---", *lines, "---", "", f"This document could not be made. {escape(reason)}", ""])
 
 
 def _shared_contents(content: Content) -> dict[str, Mapping[str, Any]]:
-    """Map the names of pages that the PDFs use to their contexts; a failed page has an empty context."""
+    """Map the pages whose content the PDFs use to their template contexts; a failed page has an empty context."""
     pages = {page.path: page.context for page in content.pages if page.template != "failed"}
     return {name: pages.get(name, nothing) for name, nothing in _NOTHING.items()}
 

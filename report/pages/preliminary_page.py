@@ -1,4 +1,4 @@
-"""Write a first page while measuring continues: every verdict so far, marked as preliminary.
+"""A first page while measuring continues, with every verdict so far, marked as preliminary.
 
 The page has no figures or measurements, and there is no PDF: they are not worth the time after a single round.
 """
@@ -22,7 +22,7 @@ from report.pages.verdict_words import format_tally
 
 
 def write_preliminary_page(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
-    """Gather and judge unfinished nodes after the first of `rounds` rounds; return the path `out`/index.html.
+    """Write the page from unfinished nodes after the first of `rounds` rounds; return the path `out`/index.html.
 
     Raises StudyError if no node can be used, OSError if `out` cannot be written.
     """

@@ -23,7 +23,7 @@ _COLOURS = {
 
 
 def draw_claim_previews(document: Mapping[str, Any], charts: Sequence[Chart], folder: Path) -> None:
-    """Write a preview per claim with a figure: verdict, finding and claim."""
+    """Write a preview image with verdict, finding and claim, for each claim that has a figure."""
     drawn = {chart.name for chart in charts}
     for verdict in document["verdicts"]:
         if verdict["id"] in drawn:
@@ -34,7 +34,7 @@ def draw_claim_previews(document: Mapping[str, Any], charts: Sequence[Chart], fo
 
 
 def draw_front_preview(document: Mapping[str, Any], folder: Path) -> None:
-    """Write the front page's preview: question and tally."""
+    """Write the front page's preview image, with the question and the tally of verdicts."""
     tally = verdict_words.format_tally(document["verdicts"])
     _save_preview(folder / "index.png", f"{len(document['verdicts'])} claims of three articles, checked", INK,
                   "Does AI need a GPU?", f"{tally}." if tally else "")  # fmt: skip
@@ -53,7 +53,8 @@ def _save_preview(path: Path, head: str, colour: str, text: str, below: str) -> 
         figure.text(0.06, 0.18, _wrap_lines(below, 88, 2), fontsize=17, color=MUTED, linespacing=1.3, **place)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
-    # 16 colours suffice for text and quarter the file size. `optimize` is off: it is ten times slower and saves 4%.
+    # Text needs no more than 16 colours, which make the file four times smaller. `optimize` is off, because it takes
+    # ten times as long and saves 4%.
     Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB").quantize(16).save(path)
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from contract import child_processes
 from contract.errors import StudyError
 
-# First version with the typst output that the templates expect.
+# First Quarto version that writes typst as the templates expect it.
 NEEDED = (1, 9)
 
 
 def find_quarto() -> tuple[str | None, str]:
-    """Return the quarto path or None, and the places searched."""
+    """Return the path of the quarto program, None if it is not found, and a text that lists the places searched."""
     named = os.environ.get("QUARTO_PATH", "")
-    # pip installs quarto-cli's program here, even if the environment is not on PATH.
+    # pip installs the program of quarto-cli in this folder, which PATH may lack.
     scripts = sysconfig.get_path("scripts")
     places = f"QUARTO_PATH ({named or 'not set'}), then {scripts}, then PATH"
     if named:
@@ -64,14 +64,16 @@ def render(folder: Path, program: str, names: Sequence[str]) -> None:
     lacking = [name for name in names if not (site / f"{name}.html").is_file()]
     if ran.returncode or lacking:
         words = list(filter(None, map(str.strip, (ran.stderr or ran.stdout).splitlines())))
-        # Start at the first error line, since a stack trace may follow; else take the last lines.
+        # The message starts at the first line with an error, because a stack trace may follow. Without such a line, it
+        # has the last lines.
         fault = next((at for at, line in enumerate(words) if re.search(r"\berror\b", line, re.IGNORECASE)), -5)
         message = " / ".join(words[fault:][:5]) or "no output"
         remove_leftovers(folder)
         raise StudyError(f"quarto render failed (exit {ran.returncode}): {message}")
     for path in sorted(site.rglob("*")):
         place = folder / path.relative_to(site)
-        # Copied resources are already in place.
+        # Figures and other resources that Quarto copied into the site are in `folder` already, so only new files are
+        # moved.
         if path.is_file() and not place.exists():
             place.parent.mkdir(parents=True, exist_ok=True)
             path.replace(place)

@@ -28,7 +28,7 @@ from report.pages.svg import save_chart, text_drawing
 from report.verdicts import read_verdicts
 
 RENDERERS = ("auto", "quarto", "pandoc")
-# Inputs shared by all pages; if they change, every page is rendered again.
+# Files that all pages share; if their content changes, every page is rendered again.
 _SHARED = ("page.html", "pages.lua", "pdf.typ", "references.bib")
 PDFS = ("report", "appendix")
 _PDF = "pdf.typ"
@@ -38,8 +38,9 @@ _PASSING = {f"{name}.typ" for name in PDFS}
 def draw_figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> tuple[list[str], Failures]:
     """Draw figures for pages and phones into `out`; return figure names and failures.
 
-    families: keys of families, `measurements` for all of them, `claims` or `front`. The last two also get preview
-    images. For each family, the list of its figures, `FAMILY.json`, is written last. Raises StudyError for an unknown
+    families: keys of families of measurements, `measurements` for all of them, `claims`, or `front`. For `claims` and
+    `front`, preview images are drawn too.
+    When all figures of a family are drawn, their names are written to `FAMILY.json`. Raises StudyError for an unknown
     family or unusable data.
     """
     evidence = Evidence(read_verdicts(verdicts), data)
@@ -71,7 +72,7 @@ def _draw_charts(charts: Sequence[Chart], folder: Path, failures: Failures) -> N
 def _draw_previews(
     document: Mapping[str, Any], charts: Sequence[Chart], folder: Path, family: str, failures: Failures
 ) -> None:
-    """Draw previews for claims or the front page."""
+    """Draw the preview images of claims or of the front page; other families have none."""
     with failures.catch("preview", family):
         if family == "claims":
             previews.draw_claim_previews(document, charts, folder)
@@ -90,13 +91,15 @@ def render(
 ) -> Failures:
     """Write the report for `verdicts` (a verdicts.json) into the folder `out`.
 
-    `renderer`: auto (Quarto if installed, recent and working, else pandoc), quarto or pandoc. `data`: folder written by
-    `report gather`, to show measurements. `url`: publication address, for previews and claim reviews. `previous`:
-    earlier edition, to list changes. `drawn`: True to reuse the output from `draw_figures`.
+    renderer: "quarto", "pandoc", or "auto", which uses Quarto if it is installed, recent and working, else pandoc.
+    data: folder written by `report gather`; without it, pages show no measurements.
+    url: address at which the site is published, for previews and claim reviews.
+    previous: an earlier edition, to list the changes since then.
+    drawn: True uses the figures from `draw_figures` instead of drawing them.
 
-    Works in a scratch folder and moves files into place atomically: a killed render keeps the old report. Returns
-    failed pages and figures: each gets a placeholder, and is listed on the checks page and in `failures.json`. Raises
-    StudyError for a missing renderer or unusable input, OSError if `out` cannot be written.
+    Works in a scratch folder and moves files into place atomically, so that a killed render keeps the old report.
+    Returns the failures: each failed page or figure gets a placeholder, and is listed on the checks page and in
+    `failures.json`. Raises StudyError for a missing renderer or unusable input, OSError if `out` cannot be written.
     """
     began = time.monotonic()
     chosen = _choose_renderer(renderer)
@@ -169,7 +172,7 @@ def _check_complete(charts: Sequence[Chart], folder: Path) -> None:
 def _write_sources(folder: Path, content: Content, document: Mapping[str, Any], url: str) -> list[str]:
     """Write page sources and shared files; return page names."""
     pages = content.pages
-    # Write the checks page last: it lists all failures.
+    # Write the checks page last, because it lists the failures of all pages.
     for page in sorted(pages, key=lambda page: page.path == CHECKS):
         _write_source(folder, page, content)
     imprint = site_sources.imprint(document)

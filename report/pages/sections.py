@@ -25,7 +25,7 @@ def exhibits_of(family: Family, evidence: Evidence) -> list[Exhibit]:
 
 
 def group_by_subject(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:
-    """Group exhibits by subject across machines, with unique titles."""
+    """Combine exhibits of several machines on the same subject, and make all titles unique."""
     if machines < 2:
         return _number_duplicate_titles(exhibits)
     subjects: dict[str, list[Exhibit]] = {}
@@ -35,7 +35,10 @@ def group_by_subject(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit
 
 
 def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
-    """Combine exhibits with the same subject."""
+    """Yield the exhibits for a subject: a combined exhibit if possible, else an exhibit per machine.
+
+    Titles name the machine if exhibits are not combined.
+    """
     title, elsewhere = _common_title(group)
     if len(group) == 1 or not title:
         yield from map(_with_machine_title, group)
@@ -44,7 +47,7 @@ def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
     if drawing:
         yield replace(_combined_exhibit(group, title, drawing), says=[*elsewhere, *_merge_says(group)])
         return
-    # Start with the exhibit that has the common title, so that it needs no section heading.
+    # If an exhibit has the common title already, it comes first, and no section heading is needed.
     first, *others = sorted(map(_with_machine_title, group), key=lambda exhibit: exhibit.chart.title != title)
     yield first if first.chart.title == title else replace(first, section=title, within=True)
     yield from (replace(other, within=True) for other in others)
@@ -53,8 +56,8 @@ def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
 def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
     """Return a common heading, and a list with a sentence for machines that the heading does not cover.
 
-    The heading covers the user's machines if there are any, else all machines. It is '' if headings differ in more than
-    numbers.
+    The heading covers the user's machines if there are any, else all machines. The heading is '' if the headings of the
+    exhibits differ in more than numbers.
     """
     headings = [exhibit.heading for exhibit in group]
     if (
@@ -73,7 +76,11 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 
 
 def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
-    """Merge headings into one sentence, which names its machines unless it covers all of them."""
+    """Merge the headings of a group into one sentence.
+
+    whole: True if the group has all machines. The sentence then names its machines only if the headings of
+    some machines are complete and those of others are not.
+    """
     complete = [exhibit for exhibit in group if exhibit.heading and exhibit.heading.is_complete]
     merged = merge_sentences([exhibit.heading for exhibit in complete or group if exhibit.heading])
     text = str(merged) if merged else ""
@@ -85,7 +92,7 @@ def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
 
 
 def _with_machine(machine: str, text: str) -> str:
-    """Prefix a sentence with its machine."""
+    """Put the name of the machine before a text that does not contain the name."""
     return text if not machine or machine in text else f"{machine}: {uncapitalize(text)}"
 
 
@@ -94,7 +101,11 @@ def _with_machine_title(exhibit: Exhibit) -> Exhibit:
 
 
 def _merged_drawing(group: Sequence[Exhibit]) -> EstimateDrawing | None:
-    """Merge estimate lists into one figure, grouped by machine; None if they do not fit together."""
+    """Merge estimate lists of several machines into one figure, grouped by machine.
+
+    Returns None if an exhibit is no estimate list, if axes, thresholds or table headings differ, or if there are more
+    than MOST_ROWS rows.
+    """
     draws = [exhibit.chart.draw for exhibit in group]
     lists = [draw for draw in draws if isinstance(draw, EstimateDrawing)]
     settings = {(draw.axis, tuple(draw.lines), draw.line) for draw in lists}
@@ -123,7 +134,7 @@ def _combined_exhibit(group: Sequence[Exhibit], title: str, drawing: EstimateDra
 
 
 def _merge_texts(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> str:
-    """Merge texts that differ only in machine name; else keep one per machine."""
+    """Merge texts that differ only in the machine name; otherwise keep the text of each machine."""
     blank = {text(exhibit).replace(exhibit.machine, "\0") for exhibit in group}
     if len(blank) == 1:
         return blank.pop().replace("\0", join_words([exhibit.machine for exhibit in group]))
@@ -135,7 +146,7 @@ def _merge_texts(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> st
 
 
 def _merge_says(group: Sequence[Exhibit]) -> list[str]:
-    """Keep common sentences once, and prefix others with their machine."""
+    """Keep sentences that all exhibits have once, and put the machine before each other sentence."""
     common = [text for text in group[0].says if all(text in exhibit.says for exhibit in group)]
     own_sentences = [
         text if exhibit.machine in text else _with_machine(exhibit.called, text)
@@ -159,7 +170,7 @@ def _merge_tables(group: Sequence[Exhibit]) -> Table | None:
 
 
 def _number_duplicate_titles(exhibits: Iterable[Exhibit]) -> list[Exhibit]:
-    """Number duplicate titles, from the second on."""
+    """Make titles unique: the second exhibit with the same title gets " (2)", the third " (3)"."""
     titles: set[str] = set()
     numbered = []
     for exhibit in exhibits:

@@ -37,14 +37,14 @@ from report.pages.sections import exhibits_of
 from report.pages.site_sources import Page, shorten_description
 from report.publish.claimreview import claim_reviews, script_element
 
-# Page that lists failures.
+# Path of the page that lists failures.
 CHECKS = "measurements/checks"
 REPORT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
 class Content:
-    """Pages, figures, glossary anchors by term, and failures."""
+    """Content of the site: pages, figures, the anchor of each glossary term, and failures."""
 
     pages: list[Page] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Content:
     failures: Failures = field(default_factory=Failures)
 
     def add(self, path: str, title: str, make: Callable[[], Page]) -> None:
-        """Append the page from `make`, or a placeholder if it fails."""
+        """Append the page that `make` returns, or a placeholder if `make` fails."""
         if not self.failures.find("page", path):
             with self.failures.catch("page", path):
                 self.pages.append(make())
@@ -60,7 +60,10 @@ class Content:
         self.pages.append(placeholder_page(path, title, self.failures))
 
     def fail(self, page: Page, reason: str = "") -> Page:
-        """Replace a failed page by a placeholder, and return the placeholder. reason: recorded unless one is known."""
+        """Replace a failed page by a placeholder, and return the placeholder.
+
+        reason: reason to record, unless a failure of the page is already recorded.
+        """
         if reason:
             self.failures.add("page", page.path, reason)
         instead = placeholder_page(page.path, page.title, self.failures)
@@ -69,7 +72,7 @@ class Content:
 
 
 def placeholder_page(path: str, title: str, failures: Failures) -> Page:
-    """Return a placeholder page with the reason."""
+    """Return a page that states why the page at `path` could not be made."""
     failure = failures.find("page", path)
     reason = failure.reason if failure else "no reason given"
     return Page(path, "failed", title, "This page could not be made.", {"reason": reason})
@@ -116,9 +119,13 @@ def build_content(
     changes: Mapping[str, Any] | None = None,
     failures: Failures | None = None,
 ) -> Content:
-    """Build all site content. url: site address, '' if unknown. changes: from `changes_since_last`.
+    """Build all site content.
 
-    failures: failures of figures; failures of pages are added. Raises StudyError for unusable data.
+    url: site address, '' if unknown.
+    changes: changes from `changes_since_last`.
+    failures: failures of figures, to which the failures of pages are added.
+
+    Raises StudyError for unusable data.
     """
     document = evidence.document
     _ = evidence.views
@@ -208,7 +215,7 @@ def _evidence_text(verdict: Mapping[str, Any]) -> str:
 
 
 def _verdict_meanings() -> list[verdict_words.Word]:
-    """List a `Word` for each verdict name; the three kinds of open verdict share one name."""
+    """List a `Word` for each verdict name. The three kinds of open verdict share a name, so they are listed once."""
     words: dict[str, verdict_words.Word] = {}
     for word in verdict_words.VERDICTS.values():
         words.setdefault(word.name, word)
@@ -220,7 +227,7 @@ def _claim_path(verdict: Mapping[str, Any]) -> str:
 
 
 def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[str, Any]]:
-    """Return page contexts by path, without failed claims."""
+    """Return the template contexts of claim pages by path; failed claims are recorded and left out."""
     shown, contexts = evidence.shown_nodes if evidence.choice else None, {}
     for verdict in evidence.document["verdicts"]:
         with failures.catch("page", _claim_path(verdict)):
@@ -350,7 +357,7 @@ def _method_page(evidence: Evidence) -> Page:
 
 
 def _triangulation_rows(evidence: Evidence) -> Iterator[dict[str, str]]:
-    """Yield table rows that set a published figure beside a measured one for the same thing."""
+    """Yield table rows that compare a published figure with our measurement of the same quantity."""
     for pair in evidence.document["triangulation"]:
         unit = str(pair["unit"])
         for figure in pair["figures"]:

@@ -1,7 +1,7 @@
 """Paths of files in a published report, relative to its folder.
 
-They stay the same in all editions, so that links last. Rows in `summary.csv` are numbered, and verdicts and samples
-refer to these numbers.
+The paths are the same in all editions, so that links to them stay valid. Rows in `summary.csv` are numbered, and
+verdicts and samples refer to these numbers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import hashlib
 import re
 
 PAGE, PDF, APPENDIX, RENDERED = "index.html", "report.pdf", "appendix.pdf", "render.json"
-# List of failed pages and figures, which is written last.
+# File that lists failed pages and figures. `report render` writes it last.
 FAILURES = "failures.json"
 VERDICTS, VERDICTS_TABLE = "verdicts.json", "verdicts.csv"
 SUMMARY, DICTIONARY, NODES, FILES = "data/summary.csv", "data/dictionary.csv", "data/nodes.json", "data/files.csv"
@@ -32,7 +32,7 @@ def samples_path(node: str, experiment: str, device: str) -> str:
 
 
 def _safe_name(name: str) -> str:
-    """Make a name safe in file names and URLs; add a digest to a changed name."""
+    """Make a name safe in file names and URLs; a changed name gets a digest, so that it differs from other names."""
     if _NAME.fullmatch(name) and ".." not in name:
         return name
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]

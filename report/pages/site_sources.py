@@ -39,10 +39,15 @@ FOOTER = (
 
 @dataclass(frozen=True)
 class Page:
-    """A page: path without suffix, body template and context.
+    """A page of the site.
 
-    key: menu entry that the page belongs to. script: JSON-LD element. image: path of the preview image. toc: True adds
-    a table of contents.
+    path: path without suffix.
+    template: template of the body.
+    context: values for the template.
+    key: menu entry to which the page belongs.
+    script: script element with JSON-LD.
+    image: path of the preview image.
+    toc: True adds a table of contents.
     """
 
     path: str
@@ -63,7 +68,7 @@ class Page:
 
 @cache
 def template_environment() -> jinja2.Environment:
-    """Return the template environment; cached, do not modify."""
+    """Return the template environment. All callers share the same object."""
     jinja_env = environment(TEMPLATES)
     jinja_env.filters["join"] = lambda parts, between: Markdown(between.join(escape(str(part)) for part in parts))
     jinja_env.filters |= {"badge": badge, "sign": sign}
@@ -87,7 +92,8 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
         "title": escape(page.title),
         "pagetitle": escape(page.title),
         "description": escape(page.description),
-        # These two are escaped here, because pandoc does not escape quotation marks in attributes.
+        # These two values become HTML attributes. They are escaped here, because pandoc leaves quotation marks in
+        # attributes as they are.
         "title-attribute": _raw_html(page.title),
         "description-attribute": _raw_html(page.description),
         "root": page.root,
@@ -96,7 +102,7 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
     }
     if page.path == "index":
         front["front"] = True
-        # Drop the title: the page has a heading, and Quarto would show both.
+        # Drop the title: the front page has its own heading, and Quarto would show both.
         del front["title"]
     if page.key:
         front[f"menu-{page.key}"] = True
@@ -110,7 +116,7 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
     if cited:
         front["nocite"] = ", ".join(f"@{key}" for key in cited)
     if page.script:
-        # The script has no raw HTML fence around it, because Quarto copies the value verbatim.
+        # The script is not enclosed in a raw HTML fence, because Quarto copies the value verbatim.
         front["header-includes"] = page.script
     lines = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in front.items()]
     body = templates.get_template(f"{page.template}.qmd").render({"root": Markdown(page.root), **page.context})

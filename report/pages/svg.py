@@ -22,13 +22,13 @@ def save_chart(chart: Chart, folder: Path) -> None:
     for width, ending in ((WIDE, "svg"), (NARROW, "phone.svg")):
         path = folder / f"{chart.name}.{ending}"
         with theme():
-            # Figure.savefig gives the same output, but draws twice to compute the layout first.
+            # Figure.savefig writes the same file, but draws the figure twice, because it computes the layout first.
             FigureCanvasSVG(chart.draw(width)).print_svg(path, metadata=METADATA)
         path.write_text(finish_svg(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def text_drawing(text: str) -> Callable[[float], Figure]:
-    """Return a drawing with only a sentence."""
+    """Return a drawing that contains only the text."""
 
     def draw(width: float) -> Figure:
         figure = Figure(figsize=(width, 0.8))

@@ -12,7 +12,10 @@ from report.publish.claimreview import script_json
 
 
 def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return a slider, or a list of choices, for each threshold, as page.js expects them and in readable units."""
+    """Return the data for a slider or a list of choices for each threshold, in readable units.
+
+    The data have the form that page.js reads.
+    """
     controls = []
     for part in verdict.get("by_threshold") or []:
         unit = str(part["unit"] or "1")

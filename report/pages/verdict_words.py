@@ -11,7 +11,7 @@ from report import formatting, statistics
 from report.outcomes import DECIDED, HERE, OTHERS
 from report.pages.markdown import identifier
 
-# Confidence level, for captions.
+# Confidence level of intervals, as text for captions.
 LEVEL = f"{100 * statistics.LEVEL:g}%"
 BARS = f"Bars: {LEVEL} intervals"
 # Mark for an empty table cell.
@@ -59,7 +59,7 @@ VERDICTS: dict[str, Word] = {
 
 @dataclass(frozen=True)
 class Tier:
-    """Evidence tier: sign, name and meaning."""
+    """The display of an evidence tier: sign, name and meaning."""
 
     sign: str
     name: str
@@ -94,7 +94,7 @@ def tier(name: str) -> Tier | None:
 
 
 def basis_phrase(verdict: Mapping[str, Any]) -> str:
-    """Phrase a verdict's basis: 'on published figures'; '' if none."""
+    """Return a phrase for the evidence that a verdict rests on: 'on published figures'; '' if there is none."""
     if verdict["verdict"] not in (*DECIDED, "undecided"):
         return ""
     if verdict.get("decided_on") == OTHERS:

@@ -200,8 +200,8 @@ def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> I
 def _prediction_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Show the median error of predictions, by kind of work and by number of known machine properties.
 
-    The properties are peak arithmetic, memory bandwidth, launch time and cache bandwidth; predictions use the first
-    few.
+    The properties are peak arithmetic, memory bandwidth, launch time and cache bandwidth, known in
+    this order.
     """
     fits = [prediction for prediction in predict_places(view.data, view.node)
              if prediction.labels["device"] == device and prediction.labels["ceilings"] == "fitted"]  # fmt: skip

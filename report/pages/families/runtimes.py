@@ -263,7 +263,7 @@ def _accuracy_sentences(view: View, device: str) -> list[str]:
 
 
 def unmeasured_sentences(view: View, device: str, experiment: str, noun: str) -> list[str]:
-    """Return a sentence that counts the points of an experiment without a result, by library and reason.
+    """Return a sentence that counts the points of an experiment without a result, by library, status and reason.
 
     noun: name of a point in the sentence, such as 'request'.
     """
