@@ -56,7 +56,7 @@ def line_points(
     """Return points for `charts.line_chart`, sorted by x.
 
     A point has x, y, low, high and one_round, which is True for a single round.
-    along: label of the cases that gives x.
+    along: name of the case label that gives x.
     by, x_by: divisors of y and of x.
     """
     rows = [

@@ -119,7 +119,8 @@ def _select_cases(cases: Sequence[Mapping[str, Any]], declared: Sequence[float])
     """Select up to MOST_ROWS cases, sorted from the largest estimate to the smallest.
 
     If there are more cases, the largest, the smallest, and the nearest on each side of a threshold are selected first,
-    and then others that are spread evenly. declared: the thresholds.
+    and then others that are spread evenly.
+    declared: the thresholds.
     """
     order = sorted(cases, key=lambda case: -float(case["estimate"]))
     if len(order) <= MOST_ROWS:

@@ -126,7 +126,7 @@ def _format_rounds(values: Sequence[int]) -> str:
 def _model_check_sentence(part: Mapping[str, Any]) -> str:
     """State how accurate the model behind a derived part is, or that no measurement has checked the model.
 
-    Returns '' for a part that no model derives.
+    Returns '' for a part that is not derived by a model.
     """
     check = part.get("check")
     if part.get("checked") == "":

@@ -17,7 +17,7 @@ from contract.schema import check_document
 from report.pages import site_paths
 
 _LONGEST = 300
-# Numbers of system errors that concern a single file, so that other pages can still be made.
+# Codes of system errors that concern a single file: other pages can still be made after such an error.
 _OF_ONE_FILE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR)
 _FIELDS = ("kind", "name", "reason")
 # Schema of the list that `Failures.as_json` returns.

@@ -159,7 +159,7 @@ def _quantity_estimates(data: Dataset, name: str, wanted: Mapping[str, Any]) -> 
 
 
 def _filter_cases(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
-    """Select the cases with the wanted labels; return no cases if they lack such a label."""
+    """Select the cases with the wanted labels; return no cases if there is no label of that name."""
     return cases.filter(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
 
 

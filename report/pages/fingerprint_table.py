@@ -22,7 +22,7 @@ _HIDDEN = {"family", "model_number"}
 
 
 def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
-    """Return an entry for each kind of node that has shown nodes.
+    """Return an entry for each kind of node that has shown nodes. An entry has these keys.
 
     name: name of the kind.
     nodes: the shown nodes, each described and numbered.

@@ -64,7 +64,7 @@ class Statements:
         self.facts, self.root, self.marks = facts, root, marks
 
     def first_that_holds(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
-        """Return the first statement whose conditions hold and whose placeholders can be filled, else None."""
+        """Return the text of the first statement whose conditions hold and that can be filled, else None."""
         for statement in statements:
             text = self.fill(str(statement["says"])) if self.holds(statement.get("when") or {}) else None
             if text is not None:

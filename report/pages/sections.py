@@ -78,8 +78,8 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
     """Merge the headings of a group into one sentence.
 
-    whole: True if the group has all machines. The sentence then names its machines only if the headings of
-    some machines are complete and those of others are not.
+    whole: True if the group has all machines. The sentence then names its machines only if the headings of some
+    machines are complete and those of others are not.
     """
     complete = [exhibit for exhibit in group if exhibit.heading and exhibit.heading.is_complete]
     merged = merge_sentences([exhibit.heading for exhibit in complete or group if exhibit.heading])

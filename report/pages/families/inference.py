@@ -163,7 +163,7 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show what fraction of the arithmetic peak and of the memory bandwidth reading prompts and writing text use."""
+    """Show how much of the arithmetic peak and of the memory bandwidth is used to read prompts and to write text."""
     rates = cases_with_most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
     rates.sort(key=lambda rate: (*_size_key(rate), str(rate["dtype"]), rate["phase"] == "decode"))
     used_by = {
@@ -216,7 +216,7 @@ def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def share_in_table(case: Mapping[str, Any] | None) -> str:
-    """Format a fraction for a table; a fraction above 1 by more than its uncertainty becomes words."""
+    """Format a fraction for a table; an impossible fraction (above 1) is replaced by words."""
     if case is None:
         return NOTHING
     return "more than all: disturbed" if as_share(case).impossible else format_estimate(case, "1")

@@ -40,7 +40,8 @@ from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
 _LOOP = RUNGS[0][0]
 _FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "int8")
 _TORCH, _MOST_LIBRARIES, _PEAK = "torch", 4, "measured peak"
-# _CORE, _IN_REGISTERS: quantities for the multiply-adds per cycle in matrix products, and of numbers in registers.
+# _CORE: name of the quantity for multiply-adds per cycle of one core in matrix products.
+# _IN_REGISTERS: name of the quantity for multiply-adds per cycle of numbers in registers.
 # _CYCLE: ways to multiply on one core, slowest first; each has a label, a quantity and a filter on the quantity.
 _CORE, _IN_REGISTERS = "gemm.mac_per_cycle_per_core", "peak.mac_per_cycle"
 _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (

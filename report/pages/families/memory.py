@@ -203,7 +203,8 @@ def _latency_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         for device in view.devices()
         for point in line_points(row_dicts(steps[steps["device"] == device]), "footprint", 1e-9, 2**20)
     ]
-    # Omit an interval that reaches above five times its value: it would flatten the chart. The table has it.
+    # Omit an interval whose upper bound exceeds five times the value: it would flatten the chart. The table has the
+    # interval.
     chart_rows = [{**row, **({"low": None, "high": None} if (row["high"] or 0) > 5 * row["y"] else {})} for row in rows]
     walk = [row for row in rows if row["device"] == rows[0]["device"]]
     near, far = ({**walk[at], "estimate": walk[at]["y"]} for at in (0, -1))

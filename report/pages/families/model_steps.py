@@ -16,7 +16,7 @@ from report.pages.heading_numbers import as_number, ratios, sentence, shares
 from report.pages.verdict_words import BARS
 
 OPERATIONS, TIME = "of the operations", "of the time"
-# Fewest calculations at once for which the title counts a model.
+# Number of calculations at once from which the title of the last exhibit counts a model.
 MANY = 1000
 _PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
 _PRODUCTS = "Matrix products are taken together with convolutions and attention."
@@ -29,7 +29,8 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     A last exhibit shows how many calculations the models can do at once.
     """
     yield from exhibits_per_machine(evidence, _machine_exhibits)
-    # These counts are the same on all machines, so use the machine on which the most models were counted.
+    # The numbers of calculations are the same on all machines, so take them from the machine on which the most models
+    # were counted.
     most, widest = 0, None
     for view in evidence.views:
         widths = records(view.quantity("sequential.parallel_width", level="median"))

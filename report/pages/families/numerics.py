@@ -15,7 +15,7 @@ from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, Place, Sentence, sentence
 from report.quantities.ladder import LOOPS
 
-# Labels for changes in how a product is computed, from those that must not alter the result to those that must.
+# Labels for changes in how a product is computed. The first must not alter the result, the last must alter it.
 _METHODS = {
     "cell_order": "entries worked out in another order",
     "permuted": "rows and columns in other places, by a library",
@@ -42,7 +42,7 @@ def _format_ulp(value: float) -> str:
 
 
 def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the largest difference in a result's entry for each change, as a range over all cases."""
+    """Show the largest difference in an entry of the product for each change, as a range over all cases."""
     parts = [
         view.quantity(f"numerics.spread_{which}_cell{end}_ulp") for which, end in (("across", "s"), ("within", ""))
     ]
@@ -124,7 +124,7 @@ def _repeat_sentences(view: View) -> Iterable[str]:
 def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Show the largest error of library products in each number format.
 
-    Omits float64, in which the errors are checked.
+    Omits float64, the reference format for the errors.
     """
     products = view.points("gemm")
     products = (

@@ -89,7 +89,7 @@ def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 def _step_label(case: Mapping[str, Any], steps: Any) -> str:
     """Return a label for a step; '' to omit the step.
 
-    Steps that load are labelled only for the smallest and the largest array.
+    Loads are labelled only for the smallest and the largest array.
     """
     if case["kernel"] != "chase":
         return _KERNELS.get((str(case["kernel"]), str(case["data"])), "")

@@ -1,4 +1,4 @@
-"""Published measurements: CPUs that a GPU replaces, speedups of GPUs in training and memory, and CPUs beside ours."""
+"""Published measurements: CPUs that a GPU replaces, GPU speedups in training and memory, and CPUs beside ours."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from report.pages.machine_selection import filter_cases
 from report.pages.verdict_words import BARS, format_interval
 from report.quantities.published import machine_name
 
-# Claims whose published evidence is drawn: GPUs over CPUs in training, and in memory bandwidth over a desktop and over
-# a server. The shaded band in figures is the threshold of the claim TRAINING.
+# Claims whose published evidence is drawn. They are on GPU speedups in training, and on the memory bandwidth of GPUs
+# over a desktop and over a server. The shaded band in figures is the threshold of the claim TRAINING.
 TRAINING, DESKTOP, SERVER = "G09", "W07", "G06"
 # Caveats on CPU figures, by source.
 _REMARKS = {
@@ -101,7 +101,7 @@ def _replaced_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the smallest and the largest training speedup of each GPU over a server, from its newest source."""
+    """Show each GPU's smallest and largest training speedup over a server, from the newest source on that GPU."""
     by_gpu: dict[tuple[bool, str], list[dict[str, Any]]] = {}
     for case in _published_cases(evidence, TRAINING):
         if case["baseline"] == "server":

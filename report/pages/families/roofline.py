@@ -122,7 +122,7 @@ def _limit_share(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
 
 
 def _format_share(share: Number) -> str:
-    """Format a fraction from `_limit_share` for a table; a fraction above 1 becomes words."""
+    """Format a fraction from `_limit_share` for a table; a fraction above 1 is replaced by words."""
     if share.impossible:
         return "more than the peak: disturbed"
     return "beyond memory: cached" if share.value > 1 else as_percent(share.value)
@@ -200,8 +200,8 @@ def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> I
 def _prediction_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     """Show the median error of predictions, by kind of work and by number of known machine properties.
 
-    The properties are peak arithmetic, memory bandwidth, launch time and cache bandwidth, known in
-    this order.
+    The first two properties are peak arithmetic and memory bandwidth; the third is launch time, the fourth cache
+    bandwidth.
     """
     fits = [prediction for prediction in predict_places(view.data, view.node)
              if prediction.labels["device"] == device and prediction.labels["ceilings"] == "fitted"]  # fmt: skip

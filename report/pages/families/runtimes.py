@@ -139,10 +139,10 @@ def single_gains(view: View, device: str) -> list[Case]:
 
 
 def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
-    """Return the machine whose CPU has the most sure gains on published networks, and all gains on these networks.
+    """Return the machine whose CPU has the most sure gains, and the gains of all published networks on that CPU.
 
-    `sure_gains` defines a sure gain. The user's own machines with a sure gain come before other machines. Returns None
-    if no gain is sure.
+    Only published networks count, and `sure_gains` defines a sure gain. The user's own machines with a sure gain come
+    before other machines. Returns None if no gain is sure.
     """
     by_view = [
         (view, [single_gain for single_gain in single_gains(view, "cpu") if is_known(str(single_gain["model"]))])
