@@ -14,7 +14,7 @@ from contract.arguments import Parser, parse_count, parse_number, parse_path
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser for all commands."""
-    top = Parser(prog="python -m report", description=__doc__)
+    top = Parser(prog="python -m report", description="Turn measured nodes into verdicts and a report, and help to extend both.")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     nodes = Parser(add_help=False)
@@ -25,14 +25,16 @@ def parser() -> argparse.ArgumentParser:
         required=True,
         type=parse_path,
         metavar="DIR",
-        help="node folders, or folders of them; the first one is used if several hold the same node",
+        help="node folders, or folders that contain some; if several hold the same node, the first counts",
     )
 
-    gather = commands.add_parser("gather", parents=[nodes], help="write all nodes' samples and summary as tidy tables")
+    gather = commands.add_parser(
+        "gather", parents=[nodes], help="write the samples of all nodes, and their summary, as tidy tables"
+    )
     gather.add_argument("--out", required=True, type=parse_path, metavar="DIR")
 
-    judge = commands.add_parser("judge", help="decide every claim: JSON, and a CSV beside it")
-    judge.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="what gather wrote")
+    judge = commands.add_parser("judge", help="decide every claim, and write the verdicts as JSON and CSV")
+    judge.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="output folder of `gather`")
     judge.add_argument("--out", required=True, type=parse_path, metavar="FILE")
     judge.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
     judge.add_argument(
@@ -44,74 +46,94 @@ def parser() -> argparse.ArgumentParser:
     )
 
     verdicts = Parser(add_help=False)
-    verdicts.add_argument("--verdicts", required=True, type=parse_path, metavar="FILE", help="what judge wrote")
+    verdicts.add_argument(
+        "--verdicts", required=True, type=parse_path, metavar="FILE", help="verdicts.json from `judge`"
+    )
 
     previous = Parser(add_help=False)
     previous.add_argument(
         "--previous", type=parse_path, metavar="FILE", help="an earlier verdicts.json, or a site's editions.json"
     )
 
-    render = commands.add_parser("render", parents=[verdicts, previous], help="the report as pages and PDFs")
-    render.add_argument("--url", default="", help="the folder's address on the web, where the report will lie")
+    render = commands.add_parser("render", parents=[verdicts, previous], help="write the report as web pages and PDFs")
+    render.add_argument("--url", default="", help="web address at which the report will be published")
     render.add_argument("--out", required=True, type=parse_path, metavar="DIR")
     render.add_argument("--renderer", default="auto", choices=["auto", "quarto", "pandoc"])
-    render.add_argument("--data", type=parse_path, metavar="DIR", help="what gather wrote")
-    render.add_argument("--drawn", action="store_true", help="`figures` has drawn all figures already")
+    render.add_argument("--data", type=parse_path, metavar="DIR", help="output folder of `gather`")
+    render.add_argument("--drawn", action="store_true", help="reuse the figures that `figures` has drawn in OUT")
 
-    drawing = commands.add_parser("figures", parents=[verdicts], help="draw figures: of claims, of a family, of front")
+    drawing = commands.add_parser("figures", parents=[verdicts], help="draw some of the report's figures")
     drawing.add_argument(
-        "families", nargs="+", metavar="FAMILY", help="claims, front, measurements, or one page of these"
+        "families",
+        nargs="+",
+        metavar="FAMILY",
+        help="claims, front, measurements, or the name of one page of measurements",
     )
-    drawing.add_argument(
-        "--out", required=True, type=parse_path, metavar="DIR", help="the folder figures of the report"
-    )
-    drawing.add_argument("--data", type=parse_path, metavar="DIR", help="what gather wrote")
+    drawing.add_argument("--out", required=True, type=parse_path, metavar="DIR", help="the report's folder for figures")
+    drawing.add_argument("--data", type=parse_path, metavar="DIR", help="output folder of `gather`")
 
-    early = commands.add_parser("preliminary", parents=[nodes], help="a first page while rounds are still measured")
+    early = commands.add_parser(
+        "preliminary", parents=[nodes], help="write a first page while rounds are still being measured"
+    )
     early.add_argument("--out", required=True, type=parse_path, metavar="DIR")
     early.add_argument("--rounds", required=True, type=int, metavar="N", help="planned number of rounds")
 
-    adding = commands.add_parser("add", help="check a contributed node (a pack), print what it changes, add it")
-    adding.add_argument("pack", type=parse_path, metavar="FILE", help="what `python -m experiments pack` made")
-    adding.add_argument("--dry-run", action="store_true", help="only print what it changes")
+    adding = commands.add_parser(
+        "add", help="check a contributed pack, print the verdicts that it changes, and add its node"
+    )
+    adding.add_argument("pack", type=parse_path, metavar="FILE", help="file from `python -m experiments pack`")
+    adding.add_argument("--dry-run", action="store_true", help="print the changed verdicts, but add nothing")
     adding.add_argument(
         "--nodes", type=parse_path, default=Path("data/nodes"), metavar="DIR", help="default: data/nodes"
     )
     adding.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
 
-    site = commands.add_parser("site", parents=[verdicts, previous], help="what a site needs beside the pages")
-    site.add_argument(
-        "--report", required=True, type=parse_path, metavar="DIR", help="what render wrote; it is added to"
+    site = commands.add_parser(
+        "site",
+        parents=[verdicts, previous],
+        help="add the files to download, and the record of editions, to a rendered report",
     )
-    site.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="what gather wrote")
+    site.add_argument(
+        "--report",
+        required=True,
+        type=parse_path,
+        metavar="DIR",
+        help="output folder of `render`; the files are added to it",
+    )
+    site.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="output folder of `gather`")
 
-    compared = commands.add_parser("compare", help="two editions: which verdicts changed, and why")
+    compared = commands.add_parser("compare", help="compare two editions: print the verdicts that changed, and why")
     compared.add_argument(
         "old", type=parse_path, metavar="OLD", help="the earlier verdicts.json, or a site's editions.json"
     )
-    compared.add_argument("new", type=parse_path, metavar="NEW", help="the later one")
-    compared.add_argument("--json", type=parse_path, metavar="FILE", help="write the whole comparison")
+    compared.add_argument("new", type=parse_path, metavar="NEW", help="the later verdicts.json")
+    compared.add_argument("--json", type=parse_path, metavar="FILE", help="JSON file for the whole comparison")
 
-    archive = commands.add_parser("edition", help="keep a built site as an edition, and update the README")
+    archive = commands.add_parser("edition", help="archive a built site as an edition, and update the README")
     archive.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     archive.add_argument(
-        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="what gather wrote"
+        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
     )
     archive.add_argument(
-        "--report", type=parse_path, default=Path("results/report"), metavar="DIR", help="a site, built"
+        "--report", type=parse_path, default=Path("results/report"), metavar="DIR", help="folder of the built site"
     )
     archive.add_argument(
-        "--readme", action="store_true", help="only update the README with the newest edition's answer"
+        "--readme", action="store_true", help="only update the answer in the README from the newest edition"
     )
-    archive.add_argument("--number", type=parse_count, metavar="N", help="of the edition (default: the next)")
+    archive.add_argument("--number", type=parse_count, metavar="N", help="number of the edition (default: the next)")
 
-    commands.add_parser("summary", parents=[verdicts], help="how many claims have which verdict")
+    commands.add_parser("summary", parents=[verdicts], help="count the claims per verdict")
 
-    explain = commands.add_parser("explain", help="one claim, from the article to its verdict and what would turn it")
+    explain = commands.add_parser(
+        "explain", help="print a claim's chain from the article to its verdict, and changes that would turn it"
+    )
     explain.add_argument("claim", metavar="ID")
     explain.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     explain.add_argument(
-        "--data", type=parse_path, metavar="DIR", help="what gather wrote (default: data, beside them)"
+        "--data",
+        type=parse_path,
+        metavar="DIR",
+        help="output folder of `gather` (default: the folder data beside the verdicts)",
     )
     explain.add_argument(
         "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
@@ -120,7 +142,9 @@ def parser() -> argparse.ArgumentParser:
         "--rows", type=_number_or_all, default="12", metavar="N|all", help="rows to print for each case"
     )
 
-    ask = commands.add_parser("what-if", help="judge again with other thresholds, scopes or prices: what moves")
+    ask = commands.add_parser(
+        "what-if", help="judge again with other thresholds, scopes or prices, and print the verdicts that change"
+    )
     ask.add_argument(
         "--set",
         nargs="+",
@@ -130,17 +154,19 @@ def parser() -> argparse.ArgumentParser:
         help="a threshold, or a label of the scope, such as baseline or dtype",
     )
     ask.add_argument(
-        "--price", nargs="+", action="extend", default=[], metavar="ENTRY=VALUE", help="a price of data/reference"
+        "--price", nargs="+", action="extend", default=[], metavar="ENTRY=VALUE", help="a price from data/reference"
     )
-    ask.add_argument("--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="what gather wrote")
+    ask.add_argument(
+        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
+    )
     ask.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
     ask.add_argument("--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)")
 
     listed = commands.add_parser(
-        "references", help="published figures and the users of each; exits with 1 if one has none"
+        "references", help="list the published figures with their users; exits with 1 if a figure has no user"
     )
     listed.add_argument(
-        "--data", type=parse_path, metavar="DIR", help="what gather wrote (default: the published nodes)"
+        "--data", type=parse_path, metavar="DIR", help="output folder of `gather` (default: the published nodes)"
     )
     listed.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
     listed.add_argument(
@@ -149,42 +175,61 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument(
         "--published", type=parse_path, metavar="DIR", help="published measurements (default: data/published)"
     )
-    listed.add_argument("--records", action="store_true", help="every published measurement with its users")
+    listed.add_argument("--records", action="store_true", help="list the published measurements with their users, too")
 
-    linter = commands.add_parser("lint", help="check the verdicts: every number with source, unit and interval")
+    linter = commands.add_parser(
+        "lint", help="check that every number in the verdicts has a source, a unit and an interval"
+    )
     linter.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     linter.add_argument(
-        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="what gather wrote"
+        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
     )
     linter.add_argument(
         "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
     )
     linter.add_argument(
-        "--report", type=parse_path, metavar="DIR", help="the rendered report, for pages that were not made"
+        "--report", type=parse_path, metavar="DIR", help="output folder of `render`, to check that all pages were made"
     )
 
     failed = commands.add_parser(
-        "failures", help="pages and figures that could not be made; exits with 1 if there are any"
+        "failures", help="list the pages and figures that could not be made; exits with 1 if there are any"
     )
     failed.add_argument(
-        "--report", type=parse_path, default=Path("results/report"), metavar="DIR", help="what render wrote"
+        "--report", type=parse_path, default=Path("results/report"), metavar="DIR", help="output folder of `render`"
     )
 
-    package = commands.add_parser("datapackage", help="describe the published nodes: datapackage.json beside them")
+    package = commands.add_parser(
+        "datapackage", help="write data/published.schema.json and datapackage.json, which describe the published data"
+    )
     package.add_argument(
-        "--data", type=parse_path, default=Path("data"), metavar="DIR", help="holds nodes/ (default: data)"
+        "--data",
+        type=parse_path,
+        default=Path("data"),
+        metavar="DIR",
+        help="folder that contains nodes/ (default: data)",
     )
 
-    known = commands.add_parser("quantities", help="quantities that can decide a claim: unit, labels, meaning")
-    known.add_argument("word", nargs="?", default="", metavar="WORD", help="only those that mention it")
+    known = commands.add_parser(
+        "quantities", help="list the quantities that can decide a claim, with unit, labels and meaning"
+    )
+    known.add_argument(
+        "word", nargs="?", default="", metavar="WORD", help="list only quantities that mention this word"
+    )
 
-    new = commands.add_parser("new-claim", help="write a valid claim file, to be completed")
+    new = commands.add_parser("new-claim", help="write a valid claim file for you to complete")
     new.add_argument("claim", metavar="ID", help="a capital letter and two digits")
     new.add_argument("--article", required=True, metavar="KEY", help="nuface, gpuserver or whygpu")
-    new.add_argument("--section", required=True, metavar="HEADING", help="where in the article")
-    new.add_argument("--says", required=True, metavar="SENTENCE", help="what the article says, in your own words")
-    new.add_argument("--quantity", required=True, metavar="NAME", help="the quantity that decides it")
-    new.add_argument("--rule", required=True, metavar="NAME", help="how the quantity is compared with the threshold")
+    new.add_argument(
+        "--section", required=True, metavar="HEADING", help="heading of the article's section; join several with '; '"
+    )
+    new.add_argument("--says", required=True, metavar="SENTENCE", help="the article's statement in your own words")
+    new.add_argument("--quantity", required=True, metavar="NAME", help="quantity that decides the claim")
+    new.add_argument(
+        "--rule",
+        required=True,
+        metavar="NAME",
+        help="rule for comparing the quantity with the threshold; the file explains all rules",
+    )
     new.add_argument(
         "--threshold",
         required=True,
@@ -193,15 +238,26 @@ def parser() -> argparse.ArgumentParser:
         metavar="X",
         help="a number, or both ends of a range",
     )
-    new.add_argument("--why", required=True, metavar="SENTENCE", help="why this threshold is a fair reading")
-    new.add_argument("--note", required=True, metavar="SENTENCE", help="what is left out, and what would be unfair")
-    new.add_argument("--kind", help="measured, derived or documented (default: as the quantity)")
+    new.add_argument("--why", required=True, metavar="SENTENCE", help="reason that this threshold is a fair reading")
+    new.add_argument(
+        "--note",
+        required=True,
+        metavar="SENTENCE",
+        help="parts of the statement that are left out, and readings that would be unfair",
+    )
+    new.add_argument("--kind", help="measured, derived or documented (default: the quantity's own kind)")
     new.add_argument("--scope", nargs="+", default=[], metavar="LABEL=VALUE", help="labels of the cases in scope")
-    new.add_argument("--option", nargs="+", default=[], metavar="KEY=VALUE", help="what the rule needs besides")
+    new.add_argument(
+        "--option",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="options of the rule, such as over=device of=gpu to=cpu for a ratio",
+    )
     new.add_argument(
         "--sensitivity", nargs="+", default=[], type=parse_number, metavar="X", help="other fair thresholds"
     )
-    new.add_argument("--claims", type=parse_path, metavar="DIR", help="where it goes (default: report/claims)")
+    new.add_argument("--claims", type=parse_path, metavar="DIR", help="folder for the file (default: report/claims)")
     return top
 
 

@@ -141,9 +141,9 @@ def format_table(table: Mapping[str, Any]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Compare two runs, print the table, and with `--out` write it."""
     parser = Parser(prog="python -m studies.repeatability", description=__doc__)
-    parser.add_argument("first", type=parse_path, metavar="DIR", help="the node's folder of one run")
-    parser.add_argument("second", type=parse_path, metavar="DIR", help="the same of the other")
-    parser.add_argument("--out", type=parse_path, metavar="FILE", help="write the table that the report prints")
+    parser.add_argument("first", type=parse_path, metavar="DIR", help="node folder from the first run")
+    parser.add_argument("second", type=parse_path, metavar="DIR", help="node folder from the second run")
+    parser.add_argument("--out", type=parse_path, metavar="FILE", help="JSON file for the table that the report shows")
     options = parser.parse_args(argv)
     table = compare_runs(options.first, options.second)
     if options.out:

@@ -48,33 +48,33 @@ class Part:
 
     packages: tuple[str, ...]
     costs: str
-    taken: bool = False
+    included: bool = False
     debian: str = ""
     alone: bool = False
 
 
 PARTS = {
-    "serving": Part(("httptools", "starlette", "uvicorn"), "`serving`", taken=True),
-    "wgpu": Part(("wgpu",), "`without-cuda` through Vulkan", taken=True),
-    "vulkan": Part((), "`without-cuda` through Vulkan, where libvulkan.so.1 is not there already", debian="libvulkan1"),
+    "serving": Part(("httptools", "starlette", "uvicorn"), "`serving`", included=True),
+    "wgpu": Part(("wgpu",), "`without-cuda` through Vulkan", included=True),
+    "vulkan": Part((), "`without-cuda` through Vulkan, if the machine lacks libvulkan.so.1", debian="libvulkan1"),
     "polars": Part(
         ("polars",),
-        "`tabular` on all cores: a GPU is then compared with one thread of pandas and NumPy, and not beyond 10^7 rows",
+        "`tabular` on all cores; without it, a GPU is compared with one thread of pandas or NumPy, up to 10^7 rows",
     ),
-    "onnx": Part(("onnx", "onnxruntime", "onnxscript"), "`inference` by ONNX Runtime, and so in int8"),
+    "onnx": Part(("onnx", "onnxruntime", "onnxscript"), "`inference` by ONNX Runtime, in int8 too"),
     "openvino": Part(("onnx", "onnxscript", "openvino"), "`inference` by OpenVINO, the best runtime of many CPUs"),
     "openvino-genai": Part(("openvino-genai",), "`language-models` by OpenVINO, beside the part `openvino`"),
     "llama.cpp": Part(("xllamacpp",), "`language-models` on a CPU from files of 4 and 8 bits, and `language-serving`"),
     "boosting": Part(
-        ("lightgbm", "xgboost-cpu"), "`boosting`; where XGBoost for a GPU is there already, leave this out", alone=True
+        ("lightgbm", "xgboost-cpu"), "`boosting`; leave this out if the machine has XGBoost for GPUs", alone=True
     ),
     "transformers": Part(
-        ("transformers",), "networks and language models by name, where Transformers is not there already"
+        ("transformers",), "networks and language models from Transformers, if the machine lacks Transformers"
     ),
-    "pillow": Part(("pillow",), "`orchestration` with pictures to decode, where Pillow is not there already"),
+    "pillow": Part(("pillow",), "`orchestration` with pictures to decode, if the machine lacks Pillow"),
     "scikit-learn": Part(
         ("scikit-learn",),
-        "every model that is fed with digits or tables, where scikit-learn is not there already",
+        "all models on digits or tables, if the machine lacks scikit-learn",
     ),
 }
 # glibc versions of wheels, newest first.
@@ -83,18 +83,21 @@ PLATFORMS = (*(f"manylinux_2_{minor}" for minor in range(34, 4, -1)), "manylinux
 
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser, whose help lists the cost of leaving out each part."""
-    lines = [f"  {name:14}{'taken' if part.taken else '':7}{part.costs}" for name, part in PARTS.items()]
+    lines = [f"  {name:14}{'included' if part.included else '':10}{part.costs}" for name, part in PARTS.items()]
     top = Parser(
         prog="workflow/bundle.sh",
         description=__doc__,
-        epilog="\n".join(["parts, and what is not measured without them:", *lines]),
+        epilog="\n".join(["parts, and the measurements that need them:", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    top.add_argument("python", type=_parse_python, help="Python's version there: 3.12")
+    top.add_argument("python", type=_parse_python, help="Python version on the other machine, such as 3.12")
     top.add_argument("processor", nargs="?", default="x86_64", choices=["x86_64", "aarch64"], help="default: x86_64")
-    for option, says in (("with", "take a part that is not taken by itself"), ("without", "leave out one that is")):
+    for option, says in (
+        ("with", "add a part that is left out by default"),
+        ("without", "leave out a part that is included by default"),
+    ):
         top.add_argument(f"--{option}", action="append", default=[], choices=PARTS, help=says, metavar="PART")
-    limit = "of the bundle and the project's files together, compressed"
+    limit = "maximum size of the bundle and the project's files together, compressed"
     top.add_argument("--limit", type=_parse_mebibytes, metavar="MIB", help=limit)
     return top
 
@@ -119,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     more, less = set(getattr(options, "with")), set(options.without)
     if more & less:
         raise StudyError(f"both --with and --without {min(more & less)}: leave out one of the two")
-    parts = [name for name, part in PARTS.items() if (part.taken or name in more) and name not in less]
+    parts = [name for name, part in PARTS.items() if (part.included or name in more) and name not in less]
     tree = project_bytes()
     shutil.rmtree(BUNDLE, ignore_errors=True)
     BUNDLE.parent.mkdir(exist_ok=True)

@@ -92,7 +92,7 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     if verdict["see_also"]:
         lines += _wrap("see also: ", ", ".join(verdict["see_also"]))
     if any(case.get("behind") for case in verdict["cases"]) and sources.data is None:
-        lines += ["", *_wrap("", "The rows of data behind each case are told with --data DIR, what gather wrote.")]
+        lines += ["", *_wrap("", "Use --data DIR, the output folder of `gather`, to print the rows of data behind each case.")]
     return "\n".join(lines)
 
 
@@ -213,7 +213,7 @@ def _case_lines(
             lines += [line for text in row_lines(row, rows[row]) for line in _wrap(text[0], text[1], hang=15)]
             lines += _round_lines(sources.data, rows[row])
     if len(shown) < len(cases):
-        lines += _wrap("  ", f"and {format_count(len(cases) - len(shown), 'case')} more: --rows all tells all")
+        lines += _wrap("  ", f"and {format_count(len(cases) - len(shown), 'case')} more; use --rows all to print all")
     return lines
 
 
@@ -228,12 +228,12 @@ def _round_lines(data: Path | None, row: Mapping[str, Any]) -> list[str]:
 def _row_count_lines(part: Mapping[str, Any], total: int, printed: int, sources: Sources) -> list[str]:
     """Format the number of rows behind a case; tell if these are all rows that the quantity read of its node."""
     followed = "" if part.get("followed", True) else ", all that the quantity read of this node"
-    some = f"; the first {printed}, for all of them --rows all" if sources.data and printed < total else ""
+    some = f"; the first {printed} follow, use --rows all for all" if sources.data and printed < total else ""
     return _wrap("    ", f"made of {format_count(total, 'row')} of the summary{followed}{some}")
 
 
 def _reference_lines(ids: Sequence[str], sources: Sources) -> list[str]:
-    lines = ["Published figures that went in"]
+    lines = ["Published figures used"]
     shown = ids if sources.most is None else ids[: sources.most]
     for name in shown:
         entry = sources.reference.get(name)
@@ -250,7 +250,7 @@ def _reference_lines(ids: Sequence[str], sources: Sources) -> list[str]:
         source = _source_text({**entry["source"], "date": entry["date"], "status": entry["status"]})
         lines += _wrap(f"  {name} = ", f"{figure}: {entry['subject']}, {entry['what']}. {source}", hang=6)
     if len(shown) < len(ids):
-        lines += _wrap("  ", f"and {len(ids) - len(shown)} more: --rows all tells all")
+        lines += _wrap("  ", f"and {len(ids) - len(shown)} more; use --rows all to print all")
     return lines
 
 

@@ -22,34 +22,38 @@ from report.quantities import Quantity, quantities
 RULES = {
     "at_least": "every case reaches the threshold",
     "at_most": "no case exceeds the threshold",
-    "within": "every case lies in a range: a threshold of two numbers",
-    "ratio": "one case over another that differs in a label; options over, of, to",
-    "trend": "the power with which it grows along a numeric label; option along",
-    "exists": "one case that reaches the threshold is enough",
-    "crossover": "the value of a numeric label at which two sides change places; options over, of, to, along",
-    "for_share_of": "so large a share of what a label tells apart (models) reaches the threshold; options share, of",
+    "within": "every case lies in the range; the threshold has two numbers",
+    "ratio": "compares the ratio of two cases whose label `over` has the values `of` and `to`; options over, of, to",
+    "trend": "compares the exponent with which the quantity grows along a numeric label; option along",
+    "exists": "a single case that reaches the threshold is enough",
+    "crossover": "compares the value of the label `along` at which `of` overtakes `to`; options over, of, to, along",
+    "for_share_of": "at least this share of the label's values (say, models) reach the threshold; options share, of",
 }
 # Hints for labels that accept words besides values.
 _LABEL_HINTS = {
-    "threads": "a number; all for as many as the machine has",
-    "backend": "a library by its name; best for the fastest",
-    "shape": "a shape by its name; best for the fastest",
+    "threads": "a number, or all for every core of the machine",
+    "backend": "the name of a library, or best for the fastest",
+    "shape": "the name of a shape, or best for the fastest",
     "entry": "ids of entries in data/reference",
 }
 _OPTIONAL_KEYS = """\
-# Also: see_also and bears_on (ids of claims), sources (ids in data/reference), scale (by, why), cases (why these,
-# where the cases are a list that was chosen), machine (the kind that alone decides), question (that other claims ask
-# too), awaits (what is not there yet).
+# Other keys: see_also and bears_on (ids of claims), sources (ids in data/reference), scale (by, why), cases (the reason
+# for a chosen list of cases), machine (the only kind of machine that decides), question (shared with other claims),
+# awaits (missing evidence).
 """
 # Placeholder findings, for the author to rewrite.
 _FINDINGS = {
     "supported": "It holds: {estimate}.",
     "challenged": "It does not hold: {estimate}.",
     "depends": "It depends on the case: {least} to {most}.",
+    "undecided": "The measurements lie too close to the threshold: {estimate}.",
+    "awaiting": "Still open: the data have no such case yet.",
 }
 _FINDINGS_OF_SHARES = {
     "supported": "It holds for {share} of the {units} cases that were tried.",
     "challenged": "It holds for only {share} of the {units} cases that were tried.",
+    "undecided": "The share of cases for which it holds, {share}, is too close to the threshold.",
+    "awaiting": "Still open: the data have no such case yet.",
 }
 
 
@@ -106,13 +110,16 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
 
 
 def _check_heading(article: str, section: str, place: str) -> None:
-    """Raise StudyError unless the article has each heading in `section` ('A; B'), ignoring a '(…)' suffix."""
+    """Raise StudyError unless the article has each heading in `section` ('A; B'), ignoring a '(…)' suffix.
+
+    A heading may be shortened to the text before its colon.
+    """
     articles = {entry["key"]: entry for entry in read_yaml(PACKAGE / "articles.yaml")}
     if article not in articles:
         raise StudyError(f"{place}: there is no article {article!r}.{did_you_mean(article, list(articles))}")
     headings = [section["heading"] for section in articles[article]["sections"]]
     for name in (re.sub(r" \(.*\)$", "", part) for part in section.split("; ")):
-        if not any(heading.startswith(name) for heading in headings):
+        if not any(name in (heading, heading.partition(":")[0]) for heading in headings):
             raise StudyError(
                 f"{place}: {article} has no heading {name!r}.{did_you_mean(name, headings)} "
                 f"Headings: {'; '.join(headings)}"
@@ -169,10 +176,10 @@ def _claim_lines(claim: Mapping[str, Any], quantity: Quantity) -> Iterable[str]:
             yield "# ratio, trend, exists, crossover and for_share_of take the option compare: "
             yield "at_least, at_most, within.\n"
         if key == "findings":
-            yield "# What a reader is told first, in plain words, by outcome; places: report/findings.py.\n"
+            yield "# The first sentence that a reader sees, per outcome; report/findings.py lists the placeholders.\n"
         if key == "note":
             if "sensitivity" not in claim:
-                yield f"# Other thresholds that one may reasonably take ({unit}); the report says where it changes:\n"
+                yield f"# Other fair thresholds ({unit}); the report names those that change the verdict:\n"
                 yield f"# sensitivity: {json.dumps(_example_thresholds(claim['threshold']['value']))}\n"
             yield _OPTIONAL_KEYS
         yield _dump_key(key, value)
@@ -186,10 +193,10 @@ def _example_thresholds(value: Any) -> list[Any]:
 
 
 def _label_comments(quantity: Quantity, has_scope: bool) -> Iterable[str]:
-    yield "# A scope names the cases that the claim speaks of; without one it is all that were measured. Labels:\n"
+    yield "# The scope selects the claim's cases; without a scope, all measured cases count. Labels:\n"
     for label in quantity.labels:
         closed = ", ".join(CLOSED.get(label, []))
-        also = _LABEL_HINTS.get(label, "" if closed else "a value, or a list of them, as measured")
+        also = _LABEL_HINTS.get(label, "" if closed else "a measured value, or a list of them")
         yield f"#   {label}: {'; '.join(filter(None, (closed, also)))}\n"
     if not has_scope and quantity.labels:
         label = next((label for label in quantity.labels if label in CLOSED), quantity.labels[0])
@@ -212,7 +219,9 @@ def next_steps(path: Path) -> str:
     """Format the file's path and the next commands for its author."""
     return (
         f"{path}\n"
-        "Next: narrow its scope, declare its sensitivity, and name a claim beside it (see_also) there. Then judge it:\n"
-        f"  python -m report judge --data results/data --claims {path.parent} --out results/verdicts.json\n"
-        f"  python -m report explain {path.stem} --verdicts results/verdicts.json"
+        "Next, edit the file: narrow the scope, add other fair thresholds (sensitivity) and a related\n"
+        "claim (see_also), and rewrite the findings. Then judge it on the published nodes:\n"
+        "  python -m report gather --nodes data/nodes --out results/try/data\n"
+        f"  python -m report judge --data results/try/data --claims {path.parent} --out results/try/verdicts.json\n"
+        f"  python -m report explain {path.stem} --verdicts results/try/verdicts.json"
     )

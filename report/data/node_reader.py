@@ -115,7 +115,7 @@ def print_warnings(nodes: Nodes) -> None:
     for node in nodes.nodes:
         if missing := node.missing_rounds():
             gap = f"{len(missing)} of its rounds are missing ({first_items(missing, 3)})"
-            print(f"note: {node.id} was cut off: {gap}; what there is counts", file=sys.stderr)
+            print(f"note: {node.id} was cut off: {gap}; its finished rounds count", file=sys.stderr)
         if (hosts := len(node.record.get("hosts", ()))) > 1:
             print(f"note: {node.id} was measured on {hosts} machines of its kind one after another", file=sys.stderr)
 

@@ -62,7 +62,7 @@ def test_explain_without_data_tells_how_to_get_the_rows(document: dict[str, Any]
     text = explain(document, "N03")
     assert "made of 2 rows of the summary, all that the quantity read of this node" in " ".join(text.split())
     assert "row " not in text.replace("rows", "")
-    assert text.splitlines()[-1] == "The rows of data behind each case are told with --data DIR, what gather wrote."
+    assert text.splitlines()[-1] == "Use --data DIR, the output folder of `gather`, to print the rows of data behind each case."
 
 
 def test_explain_limits_the_row_count(small_study: Path, document: dict[str, Any]) -> None:
@@ -89,10 +89,10 @@ def test_explanations_fit_the_width_and_cite_their_entries(small_study: Path, do
 def test_reference_entries_past_the_limit_are_counted(small_study: Path, document: dict[str, Any]) -> None:
     reference = read_reference(REFERENCE)
     names = find_verdict(document, "N03")["parts"][0]["entries"] = sorted(reference)[:5]
-    for most, more in ((4, "and 1 more: --rows all tells all"), (5, ""), (None, "")):
+    for most, more in ((4, "and 1 more; use --rows all to print all"), (5, ""), (None, "")):
         text = explain(document, "N03", Sources(small_study / "data", reference, most))
         assert sum(f"{name} = " in text for name in names) == (most or 5)
-        assert ("more: --rows all" in text) == bool(more) and more in text
+        assert ("more; use --rows all" in text) == bool(more) and more in text
 
 
 def test_data_folder_is_found_and_must_match_the_verdicts(

@@ -18,6 +18,7 @@ from report.outcomes import Threshold, Tier
 from report.quantities import quantities
 
 from .test_cli import run_report
+from .test_findings import possible_outcomes
 
 OPTIONS: dict[str, Any] = {
     "article": "whygpu", "section": "The CPU: A Few Geniuses Working Fast; What Runs Where (row # 2)",
@@ -43,6 +44,13 @@ def command_line(folder: Path, **changes: str) -> list[str]:
     options = {**{key: value for key, value in OPTIONS.items() if value}, "threshold": "1e9", **changes}
     words = [word for key, value in options.items() for word in (f"--{key}", value)]
     return ["new-claim", "W39", "--claims", str(folder), *words]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_scaffold_has_a_sentence_for_every_outcome(tmp_path: Path, rule: str) -> None:
+    scaffold(tmp_path, rule=rule, **RULE_OPTIONS.get(rule, {}))
+    (claim,) = read_claims(tmp_path, {})
+    assert possible_outcomes(claim) <= set(claim.findings)
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -97,6 +105,8 @@ def test_commented_options_parse_when_enabled(tmp_path: Path, changes: dict[str,
         ({"quantity": "gemm.rat"}, "there is no quantity 'gemm.rat'. Did you mean 'gemm.rate'? `python -m report quan"),
         ({"article": "whygpus"}, "there is no article 'whygpus'. Did you mean 'whygpu'?"),
         ({"section": "TL;DR; What Runs There"}, "no heading 'What Runs There'. Did you mean 'What Runs Where'? Head"),
+        ({"section": "The CPU: A Few"}, "no heading 'The CPU: A Few'. Headings: opening; TL;DR; The CPU"),
+        ({"section": ""}, "no heading ''"),
         ({"kind": "judgement"}, "a judgement has no rule"),
         ({"rule": "at_mots"}, "Did you mean 'at_most'?"),
         ({"rule": "within", "threshold": [9, 1]}, "the range [9, 1] ends before it begins"),
