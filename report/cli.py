@@ -14,7 +14,9 @@ from contract.arguments import Parser, parse_count, parse_number, parse_path
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser for all commands."""
-    top = Parser(prog="python -m report", description="Turn measured nodes into verdicts and a report, and help to extend both.")
+    top = Parser(
+        prog="python -m report", description="Turn measured nodes into verdicts and a report, and help to extend both."
+    )
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     nodes = Parser(add_help=False)

@@ -92,7 +92,7 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     if verdict["see_also"]:
         lines += _wrap("see also: ", ", ".join(verdict["see_also"]))
     if any(case.get("behind") for case in verdict["cases"]) and sources.data is None:
-        lines += ["", *_wrap("", "Use --data DIR, the output folder of `gather`, to print the rows of data behind each case.")]
+        lines += ["", *_wrap("", "Use --data DIR, the output folder of `gather`, to print the data behind each case.")]
     return "\n".join(lines)
 
 

@@ -62,7 +62,7 @@ def test_explain_without_data_tells_how_to_get_the_rows(document: dict[str, Any]
     text = explain(document, "N03")
     assert "made of 2 rows of the summary, all that the quantity read of this node" in " ".join(text.split())
     assert "row " not in text.replace("rows", "")
-    assert text.splitlines()[-1].startswith("Use --data DIR, the output folder of `gather`, to print the rows of data")
+    assert text.splitlines()[-1].startswith("Use --data DIR, the output folder of `gather`, to print the data behind")
 
 
 def test_explain_limits_the_row_count(small_study: Path, document: dict[str, Any]) -> None:
