@@ -20,7 +20,7 @@ def read_text(path: Path) -> str:
 
 
 def parse_decimal(text: str) -> float | None:
-    """Parse a finite number; None for any other text."""
+    """Parse a finite number; return None for any other text."""
     with contextlib.suppress(ValueError):
         value = float(text)
         return value if math.isfinite(value) else None
@@ -34,9 +34,10 @@ def read_number(path: Path) -> float | None:
 
 @cache
 def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ...]:
-    """Return the folders for this process's cgroup and its ancestors, innermost first; empty outside Linux.
+    """Return the folders for this process's cgroup and its ancestors, the innermost cgroup first.
 
-    controller: cpu or memory. Supports cgroup versions 1, 2 and hybrid mounts.
+    The tuple is empty on systems other than Linux. Cgroup versions 1 and 2 and hybrid mounts are supported.
+    controller: 'cpu' or 'memory'.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
@@ -51,9 +52,11 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
             root / "sys/fs/cgroup" / name for name in ((controllers, controller) if controllers else ("", "unified"))
         ]
         parts = [part for part in Path(place).parts if part not in ("/", "..")]
-        # In a container, /proc may show the path on the host, although only its last components are mounted.
+        # In a container, /proc may show the cgroup's path on the host, of which only the last components are mounted.
+        # Therefore try the path without its first components, too.
         places = (mount.joinpath(*parts[start:]) for start in range(len(parts) + 1) for mount in mounts)
-        # os.path.isdir does not raise: Path.is_dir does if permission is missing (Python 3.11) or a name is too long.
+        # Use os.path.isdir, because Path.is_dir raises an error if permission is missing (in Python 3.11) or if a name
+        # is too long.
         inner = next((folder for folder in places if os.path.isdir(folder)), root)  # noqa: PTH112
         levels = [folder for folder in (inner, *inner.parents) if root / "sys/fs" in folder.parents]
         found += [folder for folder in levels if any(folder.glob(f"{controller}.*"))]
@@ -61,7 +64,7 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Return the smallest CPU quota in cores among this process's cgroups; None without a limit."""
+    """Return the smallest CPU quota, in cores, of this process's cgroups; return None if none has a quota."""
     granted = []
     for folder in cgroup_folders(root):
         limit, period = read_number(folder / "cpu.cfs_quota_us"), read_number(folder / "cpu.cfs_period_us")

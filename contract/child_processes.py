@@ -34,12 +34,15 @@ _SESSION_HEAD = "--head-of-session"
 
 
 def interrupt_on_signal() -> None:
-    """Raise KeyboardInterrupt when a signal arrives or the coordinator ends; after GRACE_S, kill this process."""
+    """Raise KeyboardInterrupt when a signal arrives or the coordinator ends.
+
+    If this process still runs GRACE_S later, it is killed with its children.
+    """
 
     def interrupt(*_: object) -> None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        # The children are signalled at exit too, because the process may exit before the waiting thread does so.
+        # Signal the children at exit, because this process may exit before the thread of `forward_signals` does it.
         atexit.register(_signal_children, signal.SIGTERM)
         raise KeyboardInterrupt
 
@@ -51,17 +54,17 @@ def interrupt_on_signal() -> None:
 
 
 def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
-    """Terminate the children on a signal that this process handles, or when its coordinator ends.
+    """Terminate the children when this process handles a signal, or when its coordinator ends.
 
-    coordinator: a process ID; 0 means none. grace_s: after so many seconds, this process and its children are killed;
-    None means never.
+    coordinator: process ID of the coordinator; 0 means that there is none. grace_s: seconds from the signal until this
+    process and its children are killed; None means that they are never killed.
     """
     if os.name != "posix":
         return
     # Treat a closed terminal as Ctrl-C: the default action would end the process without cleanup.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    # A thread waits for signals, because Python runs its handlers only after a running library call has returned.
+    # A thread waits for signals, because Python runs signal handlers only after a running library call has returned.
     told, tell = os.pipe()
     os.set_blocking(tell, False)
     signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
@@ -111,8 +114,11 @@ def _wait_for_signal(told: int, coordinator: int) -> bool:
 
 
 def end_with_parent(_: int = 0) -> None:
-    """Make this process end when its parent ends. On Linux the kernel kills it if possible, else a thread ends it."""
-    # These imports stand here and in `worker_pool` because they would slow down this file when it runs as a program.
+    """Make this process end when its parent ends.
+
+    On Linux, the kernel kills this process. Under a fork server, and on other systems, a thread ends this process.
+    """
+    # Import inside the function, here and in `worker_pool`, so that this file starts fast when it runs as a program.
     import multiprocessing
 
     before, parent = os.getppid(), multiprocessing.parent_process()
@@ -120,7 +126,7 @@ def end_with_parent(_: int = 0) -> None:
         ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() == before:
             return
-    # With a fork server, the system names the server as the parent, so a thread waits for the real parent.
+    # Under a fork server, the system regards the server as the parent, so a thread waits for the real parent.
     threading.Thread(target=_exit_after_parent, args=(parent, before), daemon=True).start()
 
 
@@ -133,8 +139,12 @@ def _exit_after_parent(parent: Any, number: int) -> None:
 
 
 def available_cpus() -> int:
-    """Return how many logical CPUs this process may use: those in its affinity (else all), up to its cgroup quota."""
-    # This import stands here because the file also runs as a program, without access to its package.
+    """Return how many logical CPUs this process may use.
+
+    This is the number of CPUs in its affinity mask (of all CPUs if the system has no affinity masks), or its cgroup
+    quota, rounded up, if the quota is smaller.
+    """
+    # Import inside the function, because this file also runs as a program, which cannot import its own package.
     from contract.cgroups import cpu_quota
 
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -149,13 +159,12 @@ def worker_pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
     held: set[signal.Signals] = {signal.SIGINT} if os.name == "posix" else set()
     with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as processes:
-        # Workers inherit the blocked SIGINT: only this process reports Ctrl-C.
+        # Block SIGINT. The workers inherit the block, so that only this process reports Ctrl-C.
         if held:
             held -= set(signal.pthread_sigmask(signal.SIG_BLOCK, held))
         try:
             yield processes
         except BaseException:
-            # Cancel the queued work.
             processes.shutdown(wait=False, cancel_futures=True)
             raise
         finally:
@@ -164,10 +173,10 @@ def worker_pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 
 def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
-    """Call `work`, a module-level function, with the items of `parts`; yield the results in order.
+    """Call `work` with the items of `parts`, like `map`, but in parallel; yield the results in order.
 
-    processes: 1 means only this process. If the system allows no pool, for instance without /dev/shm, print a note and
-    work in this process.
+    work: a function at module level. processes: number of worker processes; with 1, this process does the work itself.
+    If the system allows no process pool, for instance without /dev/shm, this process prints a note and does the work.
     """
     import multiprocessing
 
@@ -189,7 +198,7 @@ def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) 
 
 
 def lock_error() -> OSError | None:
-    """Try to create a multiprocessing lock (on Linux in /dev/shm); return the error, or None if it works."""
+    """Try to create a multiprocessing lock, which on Linux needs /dev/shm; return the error, or None on success."""
     import multiprocessing
 
     try:
@@ -211,7 +220,7 @@ def run_program(words: Sequence[str], **options: Any) -> subprocess.CompletedPro
 @contextmanager
 def session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Run a program in its own session, and kill the whole session when the `with` block ends."""
-    # Isolated (-I): import nothing from this package or the working folder.
+    # In isolated mode (-I), Python imports nothing from this file's folder or the working folder.
     order = [sys.executable, "-I", __file__, _SESSION_HEAD, *words]
     with subprocess.Popen(order, start_new_session=True, **options) as child:
         try:
@@ -222,7 +231,7 @@ def session(words: Sequence[str], **options: Any) -> Iterator[subprocess.Popen[s
 
 
 def _run_session_head(words: Sequence[str]) -> int:
-    """Run a program as session leader; kill the session when the parent ends."""
+    """Run a program in the session that this process leads; kill the session if this process's parent ends."""
     parent = os.getppid()
     child = subprocess.Popen(words)
     while True:
@@ -234,7 +243,7 @@ def _run_session_head(words: Sequence[str]) -> int:
 
 
 def _main(words: Sequence[str]) -> int:
-    """Run a program in a session, which ends when this process ends. This process ends when its parent ends."""
+    """Run a program in its own session. The session ends with this process, and this process ends with its parent."""
     if words[0] == _SESSION_HEAD:
         return _run_session_head(words[1:])
     end_with_parent()

@@ -33,8 +33,10 @@ _ADVICE = {
     errno.EIO: "the disk, or the connection to it, does not work: see the system's log (dmesg)",
     errno.ESTALE: "the network file system has lost this file: give the same command again",
 }
-# An OSError with one of these numbers may lack a file name. The number then tells if a write failed, a system limit was
-# reached, or shared memory cannot be used.
+# An OSError may lack a file name. In this case, its number tells the cause.
+# WRITING: a write failed.
+# _LIMITS: a system limit was reached.
+# _SHARED: shared memory cannot be used, if creating a lock fails with the same number.
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE)
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 _SHARED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)
@@ -66,7 +68,7 @@ def run_command(main: Callable[[Sequence[str] | None], int], argv: Sequence[str]
         print(f"error: {mistake}", file=sys.stderr)
         return mistake.exit_code
     except ModuleNotFoundError as lack:
-        # A missing module from our own packages is a bug.
+        # If a module from the project's own packages is missing, it is a bug.
         if (lack.name or "").partition(".")[0] in ("", *_PACKAGES):
             raise
         mend = "pip install -e . in the project's folder; without a network, . workflow/offline.sh in this shell"
@@ -97,13 +99,13 @@ def _flush() -> None:
             sys.stdout.flush()
     except OSError as refusal:
         with suppress(OSError):
-            sys.stdout.close()  # or the interpreter would flush again at exit
+            sys.stdout.close()  # otherwise the interpreter would flush it again at exit
         refusal.filename = "standard output"
         raise
 
 
 def _advice_on(refusal: OSError) -> str | None:
-    """Return a message with the file or resource, the reason and a remedy; None if the error is a bug."""
+    """Return a message with the file or resource, the reason and a remedy; return None if the error is a bug."""
     name, number = refusal.filename, refusal.errno
     # An error without a number comes from a library, and its message already names the file.
     if number is None:

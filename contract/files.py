@@ -27,11 +27,12 @@ RUN_LOCK = ".run.lock"
 
 
 def acquire_lock(path: Path | str) -> int | None:
-    """Open and lock a file; return the handle, whose closing ends the lock, or None if another process holds the lock.
+    """Open and lock a file. Return the file handle, or None if another process holds the lock.
 
-    Does not follow links, and does not write. Raises OSError.
+    Closing the handle releases the lock. A missing file is created, an existing file keeps its content, and links are
+    not followed. Raises OSError.
     """
-    import fcntl  # not on every system
+    import fcntl  # Windows lacks this module
 
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
@@ -43,7 +44,10 @@ def acquire_lock(path: Path | str) -> int | None:
 
 
 def remove_leftovers(files: Iterable[Path], remove: Callable[[Path], object] = Path.unlink) -> None:
-    """Remove files that killed processes left: no process holds their lock any more. remove: called with each file."""
+    """Remove the files that no process has locked, because the processes that made these files were killed.
+
+    remove: function that removes a file.
+    """
     for left in files:
         with suppress(OSError):
             if (unheld := acquire_lock(left)) is not None:
@@ -67,7 +71,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
     os.close(made)
     handle = acquire_lock(name)
-    # mkstemp makes private files; give results the umask's permissions.
+    # mkstemp lets only the owner read the file. Give the file the permissions from the umask instead.
     umask = os.umask(0)
     os.umask(umask)
     Path(name).chmod(0o666 & ~umask)
@@ -75,7 +79,7 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
         yield Path(name)
         Path(name).replace(path)
     except OSError as refusal:
-        # A write error, such as a full disk, has no file name or the temporary one. Name the final file instead.
+        # A write error, such as a full disk, names either no file or the temporary file. Name the final file instead.
         if refusal.filename == name or (refusal.filename is None and refusal.errno in WRITING):
             refusal.filename, refusal.filename2 = str(path), None
         raise
@@ -92,9 +96,9 @@ def write_text(path: Path | str, text: str) -> None:
 
 
 def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
-    """Write `value` as indented JSON, atomically. Raises OSError, ValueError for NaN.
+    """Write `value` as indented JSON, atomically. Raises OSError, and ValueError for a number that is not finite.
 
-    in_lines: `value` is a mapping, and each item in its lists is written on one line.
+    in_lines: write each item of the lists in `value`, which must be a mapping, on one line.
     """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         if not in_lines:
@@ -110,7 +114,7 @@ def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
         file.write("\n}\n")
 
 
-# JSON may be nested this deep. Our files need less, and recursive parsers fail at a few hundred levels.
+# Maximum nesting depth of JSON. The project's files are less deep, and recursive parsers fail at a few hundred levels.
 MOST_DEPTH = 50
 
 
@@ -153,7 +157,7 @@ def _parse_finite(text: str) -> float:
 
 
 def _parse_integer(text: str) -> int:
-    if len(text) > 300:  # beyond the float range as well
+    if len(text) > 300:  # such a number is near or beyond the largest float
         raise ValueError(f"{truncate(text)} is too large a whole number")
     return int(text)
 
@@ -202,8 +206,8 @@ def read_checked_json(path: Path | str, schema: Path | str) -> dict[str, Any] | 
 def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
     """Read a YAML file and check it against a JSON Schema.
 
-    Raises StudyError with file, line and key, and a suggestion for a misspelt word. Also refuses numbers that are not
-    finite, and files beyond YAML_BYTES, YAML_VALUES (counted with aliases expanded) or YAML_LEVELS.
+    Raises StudyError with file, line and key, and with a suggestion for a misspelt word. Also raises it for a number
+    that is not finite, and for a file that exceeds YAML_BYTES, YAML_VALUES (with aliases expanded) or YAML_LEVELS.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -222,7 +226,7 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
 @lru_cache(maxsize=1024)
 def _parse_yaml(path: str, text: str, schema: str) -> bytes:
     """Parse, check and pickle a document. Loading the cached pickle is a hundred times faster than parsing again."""
-    # These imports stand here because they would slow down commands that read no YAML, such as `--help`.
+    # Import inside the function, because the import would slow down commands that read no YAML, such as `--help`.
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
     try:
@@ -235,7 +239,7 @@ def _parse_yaml(path: str, text: str, schema: str) -> bytes:
         reason = " ".join(str(broken).split())
         raise StudyError(f"{path}: not YAML ({reason})") from None
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError) as broken:
-        # The value does not fit its tag or form, such as a date with day 45 or a number with 5,000 digits.
+        # A value cannot be converted to its type, such as a date with day 45 or a number with 5,000 digits.
         raise StudyError(f"{path}: not YAML ({' '.join(str(broken).split())[:200]})") from None
     check_bounds(document, path)
     if schema:
@@ -244,7 +248,7 @@ def _parse_yaml(path: str, text: str, schema: str) -> bytes:
 
 
 def _yaml_parser() -> Any:
-    """Make a parser that records line numbers, and refuses more than YAML_LEVELS levels before parsing gets slow."""
+    """Make a parser that records line numbers. It refuses more than YAML_LEVELS levels, which are slow to parse."""
     from ruamel.yaml import YAML
     from ruamel.yaml.composer import Composer
     from ruamel.yaml.error import MarkedYAMLError
@@ -302,7 +306,10 @@ def _load_schema(text: str) -> Any:
 
 
 def yaml_place(path: Path | str, *steps: str | int) -> str:
-    """Return the position of the value under `steps`, as in 'claims/W15.yaml, line 9'; if unknown, only the file."""
+    """Return the position of a value, as in 'claims/W15.yaml, line 9', or only the path if the line is unknown.
+
+    steps: the mapping keys and list indices that lead to the value.
+    """
     from ruamel.yaml.error import YAMLError
 
     try:

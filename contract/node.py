@@ -13,9 +13,10 @@ from contract.schema import check_document
 
 # Maximum bytes in a record. The largest published record has 3 kB.
 MOST_BYTES = 2**20
-# File names for the sealed record and for the record before all rounds are measured.
+# RECORD: file name of a sealed record, which is written after all rounds are measured.
+# PARTIAL: file name of the record until then.
 RECORD, PARTIAL = "node.json", "node.partial.json"
-# Prefix for the reason why a plan leaves out a point that the node cannot run.
+# Start of the reason for which a plan leaves out a sweep point that the node cannot run.
 LACKS = "unsupported: "
 A_TIME = {
     "type": "string",
@@ -25,7 +26,7 @@ A_TIME = {
 
 
 def utc_time(ago_s: float = 0.0) -> str:
-    """Format the time `ago_s` seconds ago as in A_TIME."""
+    """Return the UTC time `ago_s` seconds ago, in the format of A_TIME."""
     return (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -90,7 +91,7 @@ _DEVICE = object_schema(
     # This key exists if the last-level cache is not the L2 cache, or is larger than the runtime reports.
     last_level_cache_bytes=_BYTES,
     unified_memory={"type": "boolean"},
-    # Reason why counters such as clock and power are missing.
+    # Reason for which clock, power and other counters of this device are recorded only partly or not at all.
     unwatched=text_schema(),
     runtime=text_schema(),
     driver=text_schema(),
@@ -132,16 +133,16 @@ _GPU = object_schema(
     mig={"type": "boolean"},
     # Fields that NVML does not report, with NVML's reason.
     unanswered=map_schema(text_schema(), 20),
-    # Maker, and the source of an entry that does not come from NVML.
     maker=text_schema(),
+    # Source of this entry if it does not come from NVML.
     known_by={"enum": ["torch"]},
 )
 _TORCH = object_schema(
     "version", version=text_schema(), cuda=_MAYBE, hip=_MAYBE, config=list_schema(text_schema(1000), 50)
 )
 _POOL = map_schema({"anyOf": [text_schema(), integer_schema(1e5)]}, 20)
-# Lists of seconds, one per round in which the job has work: predicted, measured and paused. `left_out` counts the
-# points that the plan leaves out, by reason.
+# predicted_s, wall_s, stood_s: predicted, measured and paused seconds, for each round in which the job has points.
+# left_out: for each reason, the number of points that the plan leaves out.
 _JOB = object_schema(
     "predicted_s left_out",
     predicted_s=list_schema(number_schema(1e8), 100),
@@ -219,9 +220,9 @@ def record_path(folder: Path) -> Path:
 
 
 def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]:
-    """List planned rounds without a file, as `gemm.cuda-0.2`. Empty for records without `jobs`.
+    """List the planned rounds that have no file, in the form `gemm.cuda-0.2`.
 
-    files: names of the existing round files.
+    The list is empty for a record without `jobs`. files: names of the existing round files.
     """
     there = {name.removesuffix(".parquet") for name in files}
     asked = (
@@ -233,13 +234,13 @@ def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]
 
 
 def parse_job_name(name: str) -> tuple[str, str]:
-    """Split a job name from a file name, as `gemm.cuda-0`, into experiment and device."""
+    """Split a job name, such as `gemm.cuda-0`, into experiment and device, such as `gemm` and `cuda:0`."""
     experiment, _, device = name.rpartition(".")
     return experiment, device.replace("-", ":")
 
 
 def parse_left_out(left_out: str) -> tuple[str, str]:
-    """Return status and reason for a point that a plan leaves out: `unsupported` or `skipped`."""
+    """Split a plan's reason for leaving out a sweep point into a status, `unsupported` or `skipped`, and a reason."""
     return ("unsupported", left_out.removeprefix(LACKS)) if left_out.startswith(LACKS) else ("skipped", left_out)
 
 
@@ -266,6 +267,6 @@ def parse_node(data: bytes, where: Path | str) -> dict[str, Any]:
 
 
 def write_node(path: Path, record: dict[str, Any]) -> None:
-    """Check a node record and write it atomically. Raises StudyError if it violates the schema, OSError."""
+    """Check a node record and write it atomically. Raises OSError, and StudyError if the record violates the schema."""
     check_document(record, NODE_SCHEMA, path)
     write_json(path, record)

@@ -1,9 +1,10 @@
 """Node packs: one zip file with a node's record, rounds, and a manifest with their digests.
 
-Members are stored uncompressed, because Parquet is compressed already, and no file may expand on reading. The same
-files always make the same bytes. Reading refuses all other bytes, such as gaps, trailing data and overlapping members.
+Members are stored uncompressed, because Parquet is compressed already, and so that a small pack cannot expand to huge
+files when it is read. The same files always make the same bytes. The reader refuses a pack with any other bytes, such
+as gaps, trailing data or overlapping members.
 
-Source for the format: PKWARE's APPNOTE.TXT, 4.3.6.
+Source for the zip format: PKWARE's APPNOTE.TXT, section 4.3.6.
 """
 
 from __future__ import annotations
@@ -61,7 +62,11 @@ _ENTRY_BYTES = 46 + 124
 
 @dataclass(frozen=True)
 class Pack:
-    """Pack contents: all files by name, with the record; the parsed record and manifest; the pack's SHA-256."""
+    """Contents of a pack.
+
+    files: contents by file name, with the record but without the manifest. record, manifest: their parsed contents.
+    digest: SHA-256 of the whole pack.
+    """
 
     files: Mapping[str, bytes]
     record: Mapping[str, Any]
@@ -76,12 +81,12 @@ class Pack:
 
 
 def round_file_name(experiment: str, device: str, number: int) -> str:
-    """Return the file name for a round."""
+    """Return the file name for a round, such as 'gemm.cuda-0.2.parquet'."""
     return f"{experiment}.{device.replace(':', '-')}.{number}.parquet"
 
 
 def check_round(path: Path) -> None:
-    """Check that a file holds only the round in its name. Raises StudyError."""
+    """Check that a file holds samples of exactly the round that its name states. Raises StudyError."""
     contents = sample_table.load_samples(path)[0].select(["experiment", "device", "round"])
     held = {round_file_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
     if held != {path.name}:
@@ -110,7 +115,7 @@ def make_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
 
 
 def make_archive(files: Mapping[str, bytes]) -> bytes:
-    """Return a pack as bytes, the same for the same files. Raises StudyError for files that do not belong in it."""
+    """Return a pack's bytes, which depend only on the files. Raises StudyError if a file does not belong in a pack."""
     _check_names(files)
     for name, data in files.items():
         _check_size(name, len(data))
@@ -130,10 +135,10 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
 
 
 def read_pack(path: Path) -> Pack:
-    """Read a pack and check its structure, names, sizes, digests, and manifest against the record.
+    """Read a pack, check its structure, names, sizes and digests, and compare its manifest with the node record.
 
-    Does not open the rounds. Raises StudyError, in one line, for bytes that differ from `make_archive`'s, and for a
-    file that is not regular.
+    Does not check the contents of the rounds. Raises StudyError with a message of one line if the file is not regular,
+    or if its bytes differ from the bytes that `make_archive` makes.
     """
     where = escape_line(str(path))
     try:
@@ -194,7 +199,7 @@ def _read_members(data: bytes) -> dict[str, bytes]:
     _, _, _, _, entries, directory, _, _ = _END.unpack(data[-_END.size :])
     if data[-_END.size - _ZIP64_BYTES :].startswith(_ZIP64_MARK):
         raise StudyError("is a zip64 archive: a pack never is")
-    # Check these numbers first, because reading the directory takes ten times its size in memory.
+    # Check the directory's size before zipfile reads the directory, which takes ten times this size in memory.
     if entries > MOST_FILES + 1 or directory > (MOST_FILES + 1) * _ENTRY_BYTES:
         raise StudyError(
             f"claims {entries:,} files in a directory of {directory:,} bytes (limit: {MOST_FILES:,} files)"

@@ -1,4 +1,4 @@
-"""Operation counts computed from a point's parameters, both for measuring and for checking."""
+"""Operation counts from a point's parameters. Experiments declare them, and the report checks samples against them."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def product_flop(m: int, n: int, k: int, **_: Any) -> float:
     return 2.0 * m * n * k
 
 
-# Function per experiment that returns a point's operation count from its parameters.
+# For each experiment, the function that computes a point's operation count from its parameters.
 FLOP: dict[str, Callable[..., float]] = {"gemm": product_flop, "content": product_flop}

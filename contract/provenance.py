@@ -14,7 +14,7 @@ from contract.errors import StudyError
 NAME = "does-ai-need-a-gpu"
 ROOT = Path(__file__).resolve().parents[1]
 UNKNOWN = "unknown"
-# SHA-1, or SHA-256 in newer repositories.
+# A commit's hash is a SHA-1, or a SHA-256 in newer repositories.
 _HASH = re.compile("[0-9a-f]{40}([0-9a-f]{24})?")
 
 

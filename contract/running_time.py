@@ -13,15 +13,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-# A clock is updated every TICK_S seconds. If an update comes more than LATE_S too late, and the main thread did not use
-# that time of a CPU, the process was paused: a busy machine delays a thread by less.
+# TICK_S: seconds between two updates of a clock.
+# LATE_S: if an update is late by more than these seconds, and the main thread did not use a CPU in this time, then the
+# process was paused. A busy machine delays a thread by less.
 TICK_S, LATE_S = 0.5, 0.5
 
 
 def _main_thread_s() -> Callable[[], float]:
-    """Return a clock for the main thread's CPU time, or for the process's if the system has none for threads.
+    """Return a clock for the main thread's CPU time, or for the process's CPU time if the system has no thread clocks.
 
-    Work in the main thread may block the updating thread, which must not count as a pause.
+    Work in the main thread may delay the thread that updates RunningTime. CPU time shows that this is no pause.
     """
     with suppress(AttributeError, OSError):
         return _working_clock(time.pthread_getcpuclockid(threading.main_thread().ident or 0))
@@ -44,10 +45,11 @@ def _working_clock(number: int) -> Callable[[], float]:
 
 @dataclass
 class RunningTime:
-    """Clock that stops while this process is paused. As a context manager, it becomes the process's clock for `now`.
+    """Clock that stops while this process is paused. Within a `with` block, the function `now` reads this clock.
 
-    A thread updates it every `tick_s` seconds. waits_for: tells if another process is stopped for which this process
-    waits, because such a pause counts too. clock, with_sleep, cpu: clocks in seconds, which tests replace.
+    A thread updates the clock every `tick_s` seconds. waits_for: returns True while this process waits for another
+    process that is stopped, because this time counts as a pause, too. clock, with_sleep, cpu: the system's clocks, in
+    seconds, which tests replace.
     """
 
     tick_s: float = TICK_S
@@ -74,7 +76,7 @@ class RunningTime:
             return self._lost + self._slept
 
     def lost_s(self) -> float:
-        """Return the paused seconds that `clock` has counted and `now` leaves out."""
+        """Return the paused seconds that `clock` includes and `now` excludes."""
         with self._lock:
             self._look()
             return self._lost
@@ -84,7 +86,7 @@ class RunningTime:
         ahead = self.with_sleep() - at
         gap, busy = at - self._at, worked - self._worked
         if gap - busy > self.tick_s + LATE_S:
-            # The pause began at an unknown time between two ticks, so take the middle.
+            # The pause began at an unknown time between two updates. Assume that it began in the middle.
             self._lost += gap - max(busy, self.tick_s / 2)
         elif self.waits_for():
             self._lost += gap
@@ -117,17 +119,17 @@ _process_clock: RunningTime | None = None
 
 
 def now() -> float:
-    """Return running time in seconds within a RunningTime, else time from time.perf_counter."""
+    """Return the running time in seconds within a `with` block of RunningTime, and time.perf_counter() elsewhere."""
     return _process_clock.now() if _process_clock is not None else time.perf_counter()
 
 
 def paused_s() -> float:
-    """Return the seconds that this process was paused; 0 outside a RunningTime."""
+    """Return the seconds that this process was paused or asleep within the `with` block of RunningTime; 0 elsewhere."""
     return _process_clock.stood_s() if _process_clock is not None else 0.0
 
 
 def _reset_in_child() -> None:
-    """Drop the clock in a forked process, which lacks the updating thread."""
+    """Drop the clock in a forked process, because the thread that updates the clock does not run there."""
     global _process_clock
     _process_clock = None
 

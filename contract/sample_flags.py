@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Flag:
-    """Disturbance: its name and a detail with at most one figure."""
+    """Disturbance of a sample: a name from FLAGS, and a detail that contains at most one number."""
 
     name: str
     detail: str = ""
@@ -36,7 +36,7 @@ class Flag:
 
     @property
     def figure(self) -> float:
-        """Return the first number in the detail; 0 without one."""
+        """Return the first number in the detail, or 0 if the detail has no number."""
         found = _NUMBER.search(self.detail)
         return float(found[0].replace(",", "")) if found else 0.0
 
@@ -63,7 +63,10 @@ def flags_known(text: str) -> bool:
 
 
 def worst_flags(flags: Iterable[Flag]) -> list[Flag]:
-    """Merge flags by name, in FLAGS order. Each keeps its largest figure, and every detail without a figure."""
+    """Merge the flags with the same name; return them in FLAGS order.
+
+    A merged flag has the detail with the largest number, and all details without a number.
+    """
     found = list(flags)
     kept = []
     for name in FLAGS:

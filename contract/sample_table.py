@@ -40,10 +40,11 @@ STOP_REASONS = ("converged", "plateau", "budget", "samples")
 # Columns that earlier data lacks. They are read as empty.
 LATER = ("memory_clock_mhz", "utilisation")
 ORIGINS = ("measured", "synthetic")
-# Limits for one round: about forty times the rows and a hundred times the bytes of the largest published round.
+# Limits for one round, about forty times the rows and a hundred times the bytes of the largest published round.
+# MOST_ROWS: rows. MOST_BYTES: bytes of the file. MOST_EXPANDED: bytes after decompression. MOST_TEXT: bytes of text.
 MOST_ROWS, MOST_BYTES, MOST_EXPANDED, MOST_TEXT = 500_000, 2**24, 2**28, 2**28
-# Units by pattern for the metric's name. The first matching pattern counts; a metric that matches none may have any
-# unit.
+# Unit by pattern of the metric's name. The first pattern that matches determines the unit. A metric whose name matches
+# no pattern may have any unit.
 UNIT_OF = {
     "clock": "Hz",
     "*_share": "1",
@@ -67,7 +68,7 @@ ROUND_SCHEMA = object_schema(
     started_utc=A_TIME,
     ended_utc=A_TIME,
     wall_s=number_schema(1e8),
-    # Paused seconds, a part of wall_s.
+    # Seconds of wall_s during which the process was paused.
     stood_s=number_schema(1e8),
     host={"type": "string", "pattern": "^([0-9a-f]{6})?$"},
     warmup_s=number_schema(1e8),
@@ -81,8 +82,9 @@ ROUND_SCHEMA = object_schema(
 )
 
 
-# Patterns for text. Names and words are restricted, because they appear in file names and on terminals; other text is
-# limited only in length.
+# Regular expressions for text columns.
+# _NAME, _WORD: few characters are allowed, because these texts appear in file names and on terminals.
+# _LINE: only the length is limited.
 _NAME, _WORD, _LINE = r"[a-z0-9][a-z0-9_.-]{0,79}", r"[A-Za-z0-9_.:+-]{0,80}", r"(?s:.{0,10000})"
 _FINITE = pa.Check(lambda values: ~np.isinf(values), error="is not finite")
 _SMALL = pa.Check.le(2**53, error="is too large")
@@ -91,7 +93,10 @@ _SMALL = pa.Check.le(2**53, error="is too large")
 def _column(
     dtype: str, description: str, *checks: pa.Check, unit: str = "", null: bool = False, like: str = _LINE
 ) -> pa.Column:
-    """Declare a column. like: pattern for text. Numbers must be finite, and whole numbers at most 2**53."""
+    """Declare a column. Its numbers must be finite, and its whole numbers at most 2**53.
+
+    like: regular expression that the texts in the column must match.
+    """
     own = {
         "str": lambda: _check_each(re.compile(like).fullmatch, "is not such a name or text"),
         "int64": lambda: _SMALL,
@@ -101,7 +106,7 @@ def _column(
 
 
 def _check_each(holds: Callable[[str], object], error: str) -> pa.Check:
-    """Make a text check that tests each distinct value once."""
+    """Make a check for a text column that tests each distinct text only once."""
     return pa.Check(lambda texts: texts.isin([text for text in texts.unique() if holds(text)]), error=error)
 
 
@@ -249,7 +254,7 @@ def _first_fault(table: pd.DataFrame, faults: pa.errors.SchemaErrors) -> str:
     extra = [str(name) for name in table.columns if name not in SAMPLES.columns]
     if extra:
         return f"column {extra[0]!r} is not in the data dictionary"
-    # Report column faults first: table faults may follow from them.
+    # Report faults in single columns first, because faults in the whole table may follow from them.
     cases = cases.sort_values("schema_context", kind="stable")
     located = cases[cases["index"].notna()]
     case = (located if len(located) else cases).iloc[0]
@@ -278,7 +283,7 @@ def write_samples(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> Non
 
 
 def write_unchecked(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
-    """Write samples like `write_samples`, but without validation: readers validate."""
+    """Write samples like `write_samples`, but without validation, because readers validate them."""
     contents = arrow.Table.from_pandas(table, preserve_index=False)
     contents = contents.replace_schema_metadata(
         {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}
@@ -299,13 +304,13 @@ def read_samples(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def load_samples(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
-    """Read samples like `read_samples`, but without validation: validating many files together is faster."""
+    """Read samples like `read_samples`, but without validation, because validating many files together is faster."""
     contents, about = load_encoded(path)
     return _decode_texts(contents), about
 
 
 def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
-    """Read samples like `load_samples`, but with dictionary-encoded text: decoding many files together is faster."""
+    """Read samples like `load_samples`, but keep text dictionary-encoded: decoding many files together is faster."""
     data = read_plain_file(path, MOST_BYTES)
     try:
         with _open_parquet(arrow.BufferReader(data)) as file:
@@ -333,7 +338,7 @@ def _open_parquet(source: arrow.BufferReader) -> parquet.ParquetFile:
     try:
         return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=_TEXTS)
     except KeyError:
-        # A text column is missing: `validate` reports it.
+        # A text column is missing. `validate` reports this later.
         there = [name for name in parquet.read_schema(source).names if name in _TEXTS]
         return parquet.ParquetFile(source, pre_buffer=False, read_dictionary=there)
 
@@ -364,13 +369,13 @@ def _check_size(footer: parquet.FileMetaData, path: Path) -> None:
 
 def _check_texts(contents: arrow.Table, path: Path) -> None:
     """Raise StudyError if the decoded text would take too much memory."""
-    # Most files stay below the limit even if every row held all the text, and need no exact count.
+    # Most files need no exact count: they would stay below the limit even if every row held all the file's text.
     if len(contents) * contents.get_total_buffer_size() <= MOST_TEXT:
         return
     size = 0
     for name, column in zip(contents.column_names, contents.columns, strict=True):
         for chunk in column.chunks if arrow.types.is_dictionary(column.type) else ():
-            # Count exactly only if a column could exceed its share of the limit in the same way.
+            # Count exactly only if the text could exceed 1% of the limit, were all distinct texts in every row.
             if len(chunk) * chunk.dictionary.nbytes > MOST_TEXT / 100:
                 size += compute.sum(compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
         if size > MOST_TEXT:
@@ -397,7 +402,7 @@ _TEXTS = [str(name) for name, column in SAMPLES.columns.items() if str(column.dt
 
 
 def sample_dictionary() -> pd.DataFrame:
-    """Return the data dictionary: column, type, unit, may_be_empty, meaning."""
+    """Return the data dictionary, a table with the columns column, type, unit, may_be_empty and meaning."""
     return pd.DataFrame(
         [
             {

@@ -34,7 +34,10 @@ def check_document(document: Any, schema: Mapping[str, Any], path: Path | str) -
 
 @cache
 def _validator() -> Any:
-    """Return a JSON Schema validator in which `$` matches only at the end, not before a final newline as in Python."""
+    """Return a JSON Schema validator in which `$` matches only the text's end.
+
+    In Python, `$` also matches before a final newline.
+    """
     from jsonschema import Draft202012Validator, validators
 
     def pattern(validator: Any, value: str, instance: Any, schema: Any) -> Any:
@@ -44,7 +47,7 @@ def _validator() -> Any:
     return validators.extend(Draft202012Validator, {"pattern": pattern})
 
 
-# Common aliases for number formats. Without these, a suggestion by spelling would name a wrong format.
+# Other common names for number formats. Without them, the allowed word with the closest spelling is a wrong format.
 _ALSO_CALLED = {
     **dict.fromkeys(("fp64", "f64", "double"), "float64"),
     **dict.fromkeys(("fp32", "f32", "float", "single"), "float32"),
@@ -64,7 +67,7 @@ def escape_line(text: str) -> str:
     return text.encode(errors="backslashreplace").decode().translate(_ESCAPED)
 
 
-# Terminal control characters, line separators, and bidirectional controls.
+# Escape sequences for terminal control characters, line separators and bidirectional controls.
 _ESCAPED = {
     **{code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))},
     **{code: f"\\u{code:04x}" for code in (0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A))},
@@ -115,7 +118,11 @@ def did_you_mean(word: str, allowed: list[str]) -> str:
 
 
 def line_number(document: Any, steps: list[Any]) -> int | None:
-    """Return the line (from 1) of the value under `steps`, if the parser recorded it."""
+    """Return the line number (from 1) of a value, or None if the parser recorded no lines.
+
+    steps: the mapping keys and list indices that lead to the value. If they lead to no value, the line is the innermost
+    enclosing value's.
+    """
     line, node = None, document
     if isinstance(document, Mapping) and (whole := getattr(document, "lc", None)) is not None and whole.data:
         line = whole.line + 1

@@ -1,1 +1,1 @@
-"""Programs that check the study itself: timing accuracy, error rates, repeatability, replication."""
+"""Programs that check the study itself: its timing accuracy, error rates, repeatability, replication and scaling."""

@@ -38,7 +38,8 @@ _EVENT = re.compile(r":::MLLOG (\{.*\})")
 _RATE = r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)"
 _SERVED = r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:\s*([\d.e+]+)"
 _LATENCY = r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)"
-# MLPerf's spelling, score pattern, measure and unit by scenario. The keys are in lower case, since spellings vary.
+# For each scenario: MLPerf's spelling, the pattern of the score in the log, the measure and its unit. The keys are in
+# lower case, because submitters' spellings vary.
 _FIGURES = {
     "offline": ("Offline", re.compile(_RATE, re.M), "rate", "1/s"),
     "server": ("Server", re.compile(_SERVED, re.M), "rate", "1/s"),
@@ -55,7 +56,7 @@ _DTYPES = (
     (r"fp16|float16|half", "float16"),
     (r"fp32|float32", "float32"),
 )
-# Model names by the submitters' folder names.
+# Model names by the names of the folders in the submissions.
 _MODEL_NAMES = {
     "bert": "BERT-large",
     "resnet": "ResNet-50",
@@ -74,13 +75,16 @@ _QUALITY = {"bert": "BERT-large", "gptj": "GPT-J 6B", "dlrm": "DLRM", "dlrm-v2":
 
 
 def _model_and_quality(benchmark: str) -> tuple[str, str]:
-    """Split a benchmark name into model and required quality relative to the reference in per cent ('99.9')."""
+    """Return the model and the required quality from a benchmark's name.
+
+    The quality is in per cent of the reference model's quality ('99.9'); it is empty if the name states none.
+    """
     name, _, share = benchmark.rpartition("-")
     return (_QUALITY[name], share) if name in _QUALITY else (_MODEL_NAMES.get(benchmark, benchmark), "")
 
 
 class Clone:
-    """Newest commit in a clone: file paths and contents."""
+    """Files of the newest commit in a clone."""
 
     def __init__(self, at: Path) -> None:
         self.at = at
@@ -91,7 +95,7 @@ class Clone:
         return run_git(self.at, "show", f"HEAD:{path}")
 
     def read_json(self, path: str) -> Mapping[str, Any]:
-        """Read a JSON object; {} if the file holds none, as with some submitters."""
+        """Read a JSON object. Returns {} if the file contains no such object, which happens in some submissions."""
         try:
             read = json.loads(self.read_text(path).lstrip("\ufeff"))
         except (ValueError, StudyError):
@@ -100,7 +104,7 @@ class Clone:
 
 
 def _first_integer(field: Any) -> int:
-    """Return the first integer in a field; 0 without one."""
+    """Return the first integer in a field, or 0 if the field has no integer."""
     match = re.search(r"\d+", str(field))
     return int(match[0]) if match else 0
 
@@ -110,17 +114,17 @@ def _field_text(about: Mapping[str, Any], field: str) -> str:
 
 
 def _parse_system(system: str, about: Mapping[str, Any]) -> Record | None:
-    """Return record columns for a system's hardware; None if its results are left out.
+    """Return the record columns that describe a system's hardware, or None if the system's results are left out.
 
-    Results are left out for accelerators other than GPUs, for MLCommons' reference code, and for a GPU that only the
-    system's name mentions.
+    Results are left out if they are from an accelerator other than a whole GPU, from MLCommons' reference code, or from
+    a GPU that only the system's name mentions.
     """
     name = _field_text(about, "accelerator_model_name")
     each, nodes = _first_integer(about.get("accelerators_per_node")), _first_integer(about.get("number_of_nodes")) or 1
     host = _field_text(about, "host_processor_model_name")
-    # Leave out a processor whose name mentions a GPU, since that integrated GPU does the work.
+    # If the processor's name mentions a GPU, this integrated GPU does the work, so the system is not a bare CPU.
     bare = each == 0 and name.lower() in _NONE and not re.search(r"\bGPU\b", host)
-    # A MIG slice is only a part of a GPU, so it does not count.
+    # A MIG slice is left out, because it is only a fraction of a GPU.
     if not bare and (not (each and _GPU.search(name)) or "mig" in name.lower()):
         return None
     if _OWN_CODE.search(system) or (bare and "-gpu-" in system.lower()):
@@ -180,7 +184,7 @@ def training_records(clone: Clone, round_: str) -> Iterator[Record]:
             "model": _model_and_quality(benchmark)[0],
             "setting": f"MLPerf Training {round_}, closed",
             "scenario": "training",
-            # Logs do not name the number format. These were read from the submitted code, as the source's note says.
+            # Logs do not name the number format. These formats are from the submitted code, as sources.yaml says.
             "dtype": "bfloat16" if hardware["device"] == "cpu" else "mixed",
             "measure": "time",
             "value": statistics.fmean(scored),
@@ -197,7 +201,7 @@ def training_records(clone: Clone, round_: str) -> Iterator[Record]:
 
 
 def _parse_run(text: str) -> tuple[float, int] | None:
-    """Return a run's seconds and global batch size; None if the run missed its target."""
+    """Return a run's seconds and global batch size, or None if the run did not reach its target quality."""
     start = stop = batch = 0
     done = False
     for match in _EVENT.finditer(text):
@@ -219,7 +223,8 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
     """Yield records from one MLPerf Inference round."""
     beside: dict[str, list[str]] = {}
     for path in clone.paths:
-        # Newer rounds keep these files beside the results, older rounds in the folder `measurements`.
+        # These files name the number format of the weights. Newer rounds keep them beside the results, older rounds in
+        # the folder `measurements`.
         match = re.fullmatch(r"closed/([^/]+)/(?:measurements|results)/([^/]+/[^/]+/[^/]+)/[^/]+\.json", path)
         if match:
             beside.setdefault(f"{match[1]}/{match[2]}".lower(), []).append(path)
@@ -238,7 +243,7 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
         figures = figure.findall(text)
         if not figures or not re.search(r"Result is\s*:\s*VALID", text):
             continue
-        # Prefer tokens, the score for language models.
+        # If a log has scores in samples and in tokens, take tokens, because they are the score for language models.
         name, value = next((figure for figure in figures if "okens" in figure[0]), figures[0])
         measured = beside.get(f"{entrant}/{system}/{benchmark}/{scenario}".lower(), [])
         weights = next(
@@ -259,14 +264,17 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
 
 
 def collection_records(clone: Clone, round_: str) -> Iterator[Record]:
-    """Yield records for one MLPerf Inference round from MLCommons' collection, without formats and memory."""
+    """Yield records for one MLPerf Inference round from MLCommons' collection.
+
+    The collection does not tell the number formats and the memory sizes.
+    """
     pattern = re.compile(
         rf"experiment/mlperf-inference--{re.escape(round_)}--(datacenter|edge)--closed--[^/]+/[^/]+/cm-result\.json"
     )
     places: set[str] = set()
     for path in filter(pattern.fullmatch, clone.paths):
         for result in json.loads(clone.read_text(path)):
-            # An inferred result repeats another one for a lower quality.
+            # An inferred result repeats another result under a lower quality requirement, so it is left out.
             scenario, place = str(result["Scenario"]), str(result["Location"])
             if scenario.lower() not in _FIGURES or result["inferred"] or result["errors"] or place.lower() in places:
                 continue
@@ -290,7 +298,7 @@ def collection_records(clone: Clone, round_: str) -> Iterator[Record]:
 
 
 def _inference_fields(hardware: Record, benchmark: str, round_: str, scenario: str) -> Record:
-    """Return the fields common to all inference records."""
+    """Return the fields that inference records from both kinds of repositories have in common."""
     model, quality = _model_and_quality(benchmark)
     scenario_name = _FIGURES[scenario.lower()][0]
     return {
@@ -309,7 +317,10 @@ def _join_notes(*notes: str) -> str:
 
 
 def write_records(records: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
-    """Write the CSV file for data/published: records for work that a CPU has done too, and single requests to a GPU."""
+    """Write the CSV file for data/published.
+
+    It contains the records for a model and setting that also have a CPU record, and all records of a latency.
+    """
     bare = {(one["model"], one["setting"]) for one in records if one["device"] == "cpu"}
     written = [one for one in records if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
     with out.open("w", newline="", encoding="utf-8") as file:
@@ -326,7 +337,7 @@ def write_records(records: list[Record], clone: Clone, repository: str, out: Pat
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write a round's records. Raises StudyError if CLONE is no results repository."""
+    """Write the records from one MLPerf round. Raises StudyError if CLONE is no results repository."""
     parser = arguments.Parser(prog="python -m studies.mlperf", description=__doc__)
     parser.add_argument("kind", choices=["training", "inference"])
     parser.add_argument("clone", type=arguments.parse_path, metavar="CLONE")

@@ -27,9 +27,9 @@ from report.statistics import Floats
 
 _NUMBERS = ["estimate", "low", "high", "log_se", "df"]
 
-# Customary confidence level for the ratio between two runs; verdicts use a stricter one.
+# Confidence level of the interval for the ratio between two runs. It is the customary level; verdicts use a higher one.
 LEVEL = 0.95
-# Agreement (share) below which an experiment needs an explanation.
+# If a smaller fraction of an experiment's points agrees, the experiment is listed, because it needs an explanation.
 ENOUGH = 0.9
 
 
@@ -62,7 +62,7 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
             }
             for record in (one.record, other.record)
         ],
-        # Clock in the second run over the clock in the first.
+        # Ratio of the clock in the second run to the clock in the first run.
         "clock": float(clock.median()) if len(clock) else None,
         "experiments": [
             _summarise_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)
@@ -72,11 +72,13 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
 
 
 def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Compare the series that have an interval in both summaries.
+    """Compare the series that have an interval in both summaries. Returns a table with SERIES and these columns.
 
-    Columns: SERIES; ratio (second to first; for shares 1 plus the difference); low and high at LEVEL; agrees (the
-    interval contains 1; exact values must be equal); timed (varies on the log scale); agrees_beside (agrees after
-    removing the shift common to the experiment's timed points).
+    ratio: second to first value; for shares, 1 plus the difference.
+    low, high: ends of the interval for the ratio, at LEVEL.
+    agrees: the interval contains 1; exact values must be equal.
+    timed: the values vary, and their intervals are on the log scale.
+    agrees_beside: the series agrees after the common shift of the experiment's timed series is removed.
     """
     ok = [table.loc[table["status"] == "ok", [*SERIES, *_NUMBERS]] for table in (first, second)]
     both = ok[0].merge(ok[1], on=SERIES, suffixes=("_a", "_b"))
@@ -86,7 +88,8 @@ def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
     se, df = statistics.combine(a["log_se"], a["df"], b["log_se"], b["df"])
     half = np.where(se == 0, 0.0, statistics.half_width(se, df, LEVEL))
-    # Shares differ absolutely, and counts (steps, passes) relatively: a share is divided by 1, a count by itself.
+    # The difference of two counts (steps, passes) is divided by the count, and so becomes relative. The difference of
+    # two shares is divided by 1, and so stays absolute.
     of = np.maximum(np.abs(a["estimate"]), 1.0)
     ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
     timed = log & (half > 0)
@@ -97,14 +100,17 @@ def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 
 def _is_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
-    """Tell if an interval was made on the log scale, where its upper end is the estimate times a factor."""
+    """Tell for each interval if it was computed on the log scale, where log(high / estimate) equals its half-width."""
     half = np.where(side["log_se"] == 0, 0.0, statistics.half_width(side["log_se"], side["df"]))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.isclose(np.log(side["high"] / side["estimate"]), half, rtol=1e-6, atol=1e-12))
 
 
 def _summarise_experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
-    """Count agreeing points before and after removing the timed points' shift; find the point furthest apart."""
+    """Count an experiment's points that agree, before and after removing the common shift of its timed points.
+
+    The result also has this shift, and the point whose two values differ most.
+    """
     ratio = points["ratio"].to_numpy(float)
     worst = points.iloc[int(np.argmax(np.abs(np.log(np.where(ratio > 0, ratio, 1.0)))))]
     labels = {key: str(worst[key]) for key in SERIES if key not in ("node", "experiment") and str(worst[key])}
@@ -127,7 +133,7 @@ def _count_agreement(points: pd.DataFrame) -> dict[str, Any]:
 
 
 def format_table(table: Mapping[str, Any]) -> str:
-    """Format the table as plain text, the least repeatable experiment first."""
+    """Format the table as plain text, with the least repeatable experiment first."""
     rows = pd.json_normalize(table["experiments"]).set_index("experiment")
     rows.insert(2, "share", rows["agree"] / rows["points"])
     rows = rows.sort_values(["share", "experiment"])
@@ -139,7 +145,7 @@ def format_table(table: Mapping[str, Any]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Compare two runs, print the table, and with `--out` write it."""
+    """Compare two runs and print the table; with `--out`, also write it to a file."""
     parser = Parser(prog="python -m studies.repeatability", description=__doc__)
     parser.add_argument("first", type=parse_path, metavar="DIR", help="node folder from the first run")
     parser.add_argument("second", type=parse_path, metavar="DIR", help="node folder from the second run")

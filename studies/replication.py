@@ -46,7 +46,10 @@ def _clock_hz() -> float:
 
 
 def _product_rate() -> float:
-    """Measure multiply-adds per second for SciPy's BLAS on one core: the best of ten checked products."""
+    """Return the multiply-adds per second that SciPy's BLAS reaches on one core, in the fastest of ten products.
+
+    Raises StudyError if the last product is wrong.
+    """
     from scipy.linalg.blas import sgemm
     from threadpoolctl import threadpool_limits
 
@@ -64,14 +67,17 @@ def _product_rate() -> float:
 
 
 def mac_per_cycle() -> list[float]:
-    """Measure multiply-adds per cycle and core, with SciPy's BLAS and a clock in C; one value per repetition."""
+    """Measure the multiply-adds per cycle on one core; return a value for each repetition.
+
+    The rate of multiply-adds comes from SciPy's BLAS, and the clock from a program in C.
+    """
     return [_product_rate() / _clock_hz() for _ in range(_REPETITIONS)]
 
 
 def accuracy_per_doubling() -> list[float]:
-    """Train scikit-learn's network on its digits; return the slope between test accuracy and log2(batch), per seed.
+    """Train scikit-learn's network on its digits; return for each seed the slope of test accuracy over log2(batch).
 
-    Each run takes 30 epochs. The learning rate is tuned per batch size on the mean over all seeds.
+    Each training takes 30 epochs. For each batch size, the learning rate is used that has the best mean over all seeds.
     """
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -89,7 +95,7 @@ def accuracy_per_doubling() -> list[float]:
         try:
             network.fit(train_x, train_y)
         except ValueError:
-            # The training diverged at this rate, so it counts as guessing among ten classes.
+            # The training diverged at this learning rate. Return the accuracy of guessing among ten classes.
             return 0.1
         return float(network.score(test_x, test_y))
 
@@ -101,7 +107,10 @@ def accuracy_per_doubling() -> list[float]:
 
 
 def engine_gain() -> list[float]:
-    """Measure PyTorch's latency over ONNX Runtime's, per repetition: the median ratio for three small networks."""
+    """Measure the latency of three small networks in PyTorch and in ONNX Runtime.
+
+    Returns for each repetition the median over the networks of PyTorch's latency divided by ONNX Runtime's latency.
+    """
     import onnxruntime
     import torch
     from torch import nn
@@ -144,9 +153,10 @@ def _latency(call: Callable[[], Any]) -> float:
 
 @dataclass(frozen=True)
 class Replication:
-    """Part of a claim to replicate. measure: the new measurement. means: text that describes it.
+    """Replication of a part of a claim.
 
-    labels: select the case to replicate. Without labels, this is the case with the part's estimate.
+    measure: function that measures again, and returns values. means: text that describes this measurement. labels:
+    labels of the case to replicate; if they are empty, it is the case whose estimate is the estimate of the part.
     """
 
     claim: str
@@ -175,7 +185,10 @@ REPLICATIONS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Replicate; return 1 if a result disagrees. Raises StudyError for a part or case that the verdicts lack."""
+    """Measure all replications; return 1 if a result disagrees, else 0.
+
+    Raises StudyError if the verdicts lack a part or case.
+    """
     top = Parser(prog="python -m studies.replication", description=__doc__)
     top.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     top.add_argument("--out", type=parse_path, metavar="FILE")
@@ -214,7 +227,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _find_case(entry: Replication, part: Mapping[str, Any], cases: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Find the replicated case. Raises StudyError unless there is exactly one."""
+    """Find the case to replicate. Raises StudyError unless exactly one case matches."""
     matching = [case for case in cases if case["part"] == entry.part and case["estimate"] is not None]
     if entry.labels:
         matching = [
@@ -230,10 +243,11 @@ def _find_case(entry: Replication, part: Mapping[str, Any], cases: Sequence[Mapp
 def comparison_row(
     entry: Replication, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]
 ) -> dict[str, Any]:
-    """Return a table row with the study's result (first) and the replication's (second).
+    """Return a table row with the study's result (`first`) and the result of the replication (`second`).
 
-    agrees: true if the second's median lies on the first's side of the threshold. The second's interval is Student's t
-    at 95%, for the mean of the values, or of their logarithms if all values are positive.
+    `agrees` is true if the first estimate and the second median are on the same side of the threshold. The second
+    result has a 95% interval from Student's t, for the mean of the values, or for the mean of their logarithms if all
+    values are positive.
     """
     log = min(values) > 0
     ends = stats.ttest_1samp(np.log(values) if log else values, 0.0).confidence_interval(0.95)

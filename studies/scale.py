@@ -36,14 +36,14 @@ from report.judging.judge import judge
 
 NODES_FOLDER = Path(__file__).parents[1] / "data" / "nodes"
 ROUNDS, SAMPLES = 3, 3
-# Limits for 1,000 nodes with 2,000 series each on two idle cores.
+# Limits on time and memory for 1,000 nodes with 2,000 series each, on two idle cores.
 SECONDS, MEGABYTES = 240.0, 2048.0
 
 Files = dict[str, pd.DataFrame]
 
 
 def make_template(folder: Path, series: int) -> Files:
-    """Draw random points with about `series` series from a published node; return its rounds by file name.
+    """Draw random points that have about `series` series in all from a published node; return rounds by file name.
 
     Each point keeps all its metrics. Raises StudyError if the node has too few series.
     """
@@ -65,7 +65,10 @@ def make_template(folder: Path, series: int) -> Files:
 
 
 def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) -> None:
-    """Write one synthetic node. All values but shares are multiplied by a common factor and by small random factors."""
+    """Write one synthetic node.
+
+    All values except shares are multiplied by a random factor of the node and by a small random factor of the sample.
+    """
     random = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     write_json(folder / "node.json", {**record, "id": folder.name, "origin": "synthetic"})
@@ -77,7 +80,7 @@ def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) ->
 
 
 def write_fleet(folder: Path, nodes: int, series: int) -> None:
-    """Write node folders synthetic-0000, … into `folder`."""
+    """Write synthetic nodes into the subfolders synthetic-0000, synthetic-0001, … of `folder`."""
     source = max((path.parent for path in NODES_FOLDER.glob("*/node.json")), key=lambda at: len(list(at.iterdir())))
     write = partial(write_node, read_json(source / "node.json"), make_template(source, series))
     with ProcessPoolExecutor() as pool:
@@ -95,10 +98,13 @@ def judge_fleet(work: Path) -> None:
 
 
 def peak_mb(step: Callable[[Path], None], work: Path, workers: int) -> float:
-    """Run a step; return its peak memory in MB: this process's peak, plus the largest worker's peak for each worker."""
+    """Run a step, and return an upper bound of its peak memory in MB.
+
+    This is the peak of this process, plus `workers` times the largest peak of a worker process.
+    """
     step(work)
     mine, theirs = (resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    # Linux counts in kilobytes, macOS in bytes.
+    # ru_maxrss is in kilobytes on Linux and in bytes on macOS.
     return (mine + workers * theirs) / (1e6 if sys.platform == "darwin" else 1e3)
 
 

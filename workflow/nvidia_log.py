@@ -1,7 +1,7 @@
 """Log clock, power and temperature of NVIDIA GPUs with nvidia-smi during a run.
 
-The log cross-checks the sample columns, and keeps the driver loaded between measuring processes. nvidia-smi computes
-nothing on the GPU, so it causes no flags.
+The log is a second source for the clock, power and temperature in the samples. While nvidia-smi runs, the driver stays
+loaded between measuring processes. nvidia-smi computes nothing on the GPU, so samples get no flags because of it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from pathlib import Path
 from contract import child_processes
 
 PERIOD_MS = 500
-# Field name for throttle reasons, and its name in drivers before 535.
+# Names of the field with the reasons for throttling: the current name, and the name in drivers before version 535.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 
 
 def start_log(log: Path) -> None:
-    """Append nvidia-smi's output to `log` until this process ends; do nothing without nvidia-smi.
+    """Append nvidia-smi's output to `log` until this process ends.
 
-    Prints a note to standard error if the log cannot be written, since the log is optional.
+    Does nothing without nvidia-smi or on systems other than Linux. The log is optional: if it cannot be written, only a
+    note is printed to standard error.
     """
     tool = shutil.which("nvidia-smi")
-    # Only Linux can end the program with its parent.
+    # Only Linux can end nvidia-smi when this process ends.
     if tool is None or sys.platform != "linux":
         return
     fields = "timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu"

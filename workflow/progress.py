@@ -1,8 +1,8 @@
 """Console output for a run, in place of Snakemake's job blocks: one line per stage and result, and a progress bar.
 
-It prints only when a job starts or ends, to leave measurements undisturbed. In between, only a clock ticks, which
-leaves out pauses: predictions are in running time, and a run may be paused for an hour. The last line of each job's log
-is a sentence, which is printed here. Snakemake's own output goes to its log file.
+Output is printed only when a job starts or ends, so that it does not disturb measurements. Between these events, only a
+clock is updated. This clock stops while the run is paused, because the predicted seconds do not include pauses. The
+last line of each job's log is a sentence, which is printed here. Snakemake's own output goes to its log file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from tqdm import tqdm
 from contract.encoding import escape_unprintable
 from contract.running_time import RunningTime
 
-# Description of each stage, and its usual seconds on two cores. For measuring, the plan predicts the seconds.
+# Description of each stage, and its usual seconds on two cores. Rounds are missing, because the plan predicts their
+# seconds.
 STAGES = {
     "discover": ("discovering what this machine is", 8),
     "machine": ("measuring {}", 1200),
@@ -34,7 +35,7 @@ STAGES = {
     "site": ("adding the site's files: verdicts, data, a picture", 8),
     "lint": ("checking that every number has its source, unit and interval (lint.txt)", 8),
 }
-# Rules whose last log line is printed.
+# Snakemake rules whose last log line is printed.
 RELAYED = ("discover", "measure", "preliminary", "gather", "judge", "lint")
 ERROR_LINES = 15
 # The clock is updated only every few seconds, because shorter pauses do not matter here.
@@ -84,7 +85,8 @@ class Progress(logging.Handler):
         self._began: float | None = None
         self._jobs: dict[int, dict[str, Any]] = {}
         self._ended: set[int] = set()
-        # Sums of predicted and of real seconds for finished jobs, in measuring and in all other rules.
+        # Sums of the predicted seconds and of the real seconds of finished jobs, for the rule `measure` and for all
+        # other rules.
         self._spent = {"measure": [0.0, 0.0], "rest": [0.0, 0.0]}
         self._left_s: float | None = None
         self._printed: set[str] = set()
@@ -111,7 +113,7 @@ class Progress(logging.Handler):
     def _handle_record(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
         if event == LogEvent.WORKFLOW_STARTED:
-            # Drop the buffered records, which describe settings.
+            # Drop the buffered records, because they only describe Snakemake's settings.
             self._began, self._buffered = self._clock(), []
         elif self._began is None:
             self._buffered.append(record)
@@ -127,7 +129,7 @@ class Progress(logging.Handler):
             self._handle_other(record.getMessage(), record)
 
     def close(self) -> None:
-        """Remove the bar, and print records buffered without a run (`--lint`, `--summary`, …)."""
+        """Remove the bar. If no run has begun (`--lint`, `--summary`, …), print the buffered records."""
         self.show_buffered()
         if self._bar is not None:
             self._bar.close()
@@ -169,7 +171,7 @@ class Progress(logging.Handler):
             for log in job["log"]:
                 self._print_log(_log_lines(log))
         if rule.startswith("machine"):
-            # The file has the word `measured`, or the reason for the failure.
+            # The job's output file contains the word `measured`, or the reason for the failure.
             self._print(f"  {job['wildcards']['machine']}: {' '.join(_log_lines(job['output'][0]))}")
         if rule == "measured":
             there = [
@@ -180,7 +182,7 @@ class Progress(logging.Handler):
             self._print_report_paths()
 
     def _print_log(self, lines: list[str]) -> None:
-        """Print a job's notes, each once per run, and its log's last line."""
+        """Print the notes and warnings in a job's log, each only once per run, and the last line of the log."""
         for line in lines:
             if line.startswith(("note: ", "warning: ")) and line not in self._printed:
                 self._printed.add(line)
@@ -194,7 +196,8 @@ class Progress(logging.Handler):
         if self._interrupted:
             return
         self._print(f"failed: {_job_name({**error, **job})}; the end of its log, {', '.join(error['log']) or 'none'}:")
-        # If the job's own log is empty, Snakemake's message helps. The line above also names the logs from a scheduler.
+        # Print the end of the job's own log, or Snakemake's message if this log is empty. Scheduler logs, which
+        # error["log"] also names, are read only if the job's own log is unknown.
         log_lines = [line for log in job.get("log") or error["log"] for line in _log_lines(log)[-ERROR_LINES:]]
         for line in log_lines or (error.get("rule_msg") or "(it is empty)").splitlines()[:ERROR_LINES]:
             self._print(f"  {line[:200]}")
@@ -213,7 +216,7 @@ class Progress(logging.Handler):
             if "At least one job did not complete successfully" in message and self._failed:
                 own = "".join(f" and {path}" for path in self._own_logs())
                 self._print(f"stopped: {RESUME_HINT}. Logs: {self._results}/logs{own}")
-            # Skip a message on a failed command, which the job's log has already reported.
+            # Skip Snakemake's messages about a failed command, because the job's log has already been printed.
             elif getattr(record, "exception", "") != "RuleException" and "job execution failed" not in message:
                 if message not in self._printed:
                     self._print(message.strip())
@@ -234,7 +237,7 @@ class Progress(logging.Handler):
         return self._plan
 
     def _predict_s(self, rule: str, labels: dict[str, Any]) -> float:
-        """Return a job's seconds as predicted before the run."""
+        """Return the seconds that were predicted for a job before the run; 0 without a prediction."""
         if rule != "measure":
             return float(STAGES[rule][1]) if rule in STAGES else 0.0
         rounds = self._read_plan().get("seconds", {}).get(f"{labels['experiment']}.{labels['device']}", [])
@@ -252,7 +255,7 @@ class Progress(logging.Handler):
             seconds = self._predict_s(rule, job.wildcards_dict) * off["measure" if rule == "measure" else "rest"]
             begun = self._jobs.get(job.jobid, {}).get("since", now)
             seconds = max(0.0, seconds - (now - begun))
-            # Machines measure in parallel, so only the longest one counts.
+            # Machines measure in parallel, so add only the time of the slowest machine.
             beside = max(beside, seconds if rule.startswith("machine") else 0.0)
             left += 0.0 if rule.startswith("machine") else seconds
         self._left_s = left + beside
@@ -268,7 +271,7 @@ class Progress(logging.Handler):
         size = shutil.get_terminal_size()
         self._bar.delay, self._bar.ncols, self._bar.nrows = 0, size.columns - 1, size.lines
         self._bar.n = self._done_share()
-        # Show the end time too, because it stays true between updates.
+        # Also show the time of day of the end, because it stays true until the next update.
         end = time.strftime("%H:%M", time.localtime(time.time() + self._left_s))
         self._bar.set_description_str(f"{_format_minutes(self._left_s)} left, until {end}: {doing}", refresh=True)
 
@@ -282,7 +285,7 @@ class Progress(logging.Handler):
 
 
 def _job_name(job: dict[str, Any]) -> str:
-    """Format a job: 'measure gemm on cpu, round 2', 'judge'."""
+    """Format a job, as in 'measure gemm on cpu, round 2' or 'judge'."""
     labels = job.get("wildcards") or {}
     if "experiment" not in labels:
         return f"{job['rule_name']} {labels.get('machine', '')}".strip()
@@ -294,7 +297,7 @@ def _format_minutes(seconds: float) -> str:
 
 
 def _log_lines(log: str) -> list[str]:
-    """Read the non-blank lines from a job's log; empty if it cannot be read."""
+    """Return the non-blank lines of a job's log, or no lines if the log cannot be read."""
     try:
         text = Path(log).read_text(encoding="utf-8", errors="replace")
     except OSError:

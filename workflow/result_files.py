@@ -38,10 +38,10 @@ def _read_cached(read: Callable[[Path], Any], path: Path, _changed_ns: int) -> A
 
 
 def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[str]:
-    """List existing round files that must be measured again.
+    """List the existing round files that must be measured again.
 
-    asked: expected metadata per file (such as `planned`); fields that the file lacks are ignored. Raises StudyError for
-    a round that does not match its file name and folder, to keep it from being overwritten.
+    asked: for each file, the metadata that it must have, such as `planned`; fields that the file lacks are ignored.
+    If a file holds a round that does not match its name and folder, raises StudyError, so that it is not overwritten.
     """
     unusable = []
     for file, wanted in asked.items():
@@ -56,7 +56,7 @@ def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[s
 @cache
 def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[str, Any] | None:
     """Read a round's metadata; None if the file is unreadable."""
-    # This import stands here because loading pandas takes longer than a dry run in an empty folder.
+    # Import inside the function, because loading pandas takes longer than a dry run in an empty folder.
     from contract.sample_table import load_samples
 
     try:
@@ -74,7 +74,7 @@ def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[st
 
 
 def is_measured(nodes: Path | str) -> bool:
-    """True if a folder holds a sealed node with all its rounds."""
+    """True if a node in the folder `nodes` has a sealed record and all its planned rounds."""
     for path in Path(nodes).glob("*/node.json"):
         record = usable_record(path) or {"id": "", "jobs": {}}
         rounds: dict[str, Mapping[str, Any]] = {

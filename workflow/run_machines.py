@@ -10,13 +10,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-# A machine's job is tried this many times, and resumes after each failure. Then it gives up, so that the report is made
-# for the other machines. If the user gives the same command again, the job is tried again.
+# Maximum number of tries for a machine's job. Each try resumes where the last one failed. After the last try, the job
+# ends without an error, so that the report is made from the other machines. If the user repeats the command, the job is
+# tried again.
 TRIES = 2
 _FAILED = "failed: "
 # Settings that a machine may override.
 _OWN = ("preset", "budget_min", "require")
-# Start of a machine job's shell command: after the last try, write the last error (or log line) and exit.
+# Start of the shell command for a machine's job. If all tries have failed, it writes the last error (or else the last
+# log line) to the job's output file and exits.
 GIVE_UP = (
     "if [ {resources.attempt} -gt {params.tries} ]; then echo " + _FAILED + "$({{ grep -o 'error: .*' "
     "{params.folder:q}/log || cat {params.folder:q}/log; }} | tail -n 1) > {output:q}; exit; fi; "
@@ -25,11 +27,15 @@ GIVE_UP = (
 
 @dataclass(frozen=True)
 class Machines:
-    """Machines in a run's config, with their files in the results folder. granted_min: returns a preset's minutes.
+    """Machines in a run's config, with their files in the results folder.
 
-    Each machine has a folder in the results folder, with these files. `ended`: success or the failure's reason;
-    `asked`: newer than `ended` to request another try; `log`: output from all tries; `results`: output from the
-    workflow that ran for the machine.
+    granted_min: returns the time budget of a preset, in minutes.
+
+    Each machine has a folder in the results folder, which contains:
+    `ended`: the word for success, or the reason for the failure;
+    `asked`: a file that is rewritten to request another try;
+    `log`: the output from all tries;
+    `results`: the results of the workflow that ran for the machine.
     """
 
     config: Mapping[str, Any]
@@ -46,31 +52,40 @@ class Machines:
         return "|".join(name for name, about in self.settings.items() if ("ssh" in about) == ssh) or "(?!)"
 
     def setting(self, name: str, key: str, default: Any = None) -> Any:
-        """Return a machine's setting. If it is unset, return the run's setting for keys in _OWN, else `default`."""
+        """Return a machine's setting.
+
+        If the machine lacks this setting, return the run's setting for a key in _OWN, and `default` for another key.
+        """
         return self.settings[name].get(key, self.config[key] if key in _OWN else default)
 
     def preset_files(self, name: str) -> list[str]:
-        """Return the file of a machine's preset; empty for the study's own presets."""
+        """Return a list with the file of a machine's preset; the list is empty for the study's own presets."""
         preset = str(self.setting(name, "preset"))
         return [preset] if preset.endswith((".yaml", ".yml")) else []
 
     def config_words(self, name: str, preset: str | None = None) -> list[str]:
-        """Return `--config` words for the workflow on a machine. preset: path to the preset file on that machine."""
+        """Return the `--config` arguments for the workflow that runs on a machine.
+
+        preset: path of the preset file on that machine.
+        """
         words = {key: self.setting(name, key) for key in _OWN}
         if own := self.preset_files(name):
             words["preset"] = preset or str(Path(own[0]).resolve())
         words |= {"seed": self.config["seed"], "results": "results", "published": "", "previous": ""}
         words["models"] = str(Path(self.config["models"]).resolve()) if self.config["models"] else ""
-        # The workflow waits for a run that a killed command has left on the machine.
+        # If a killed command has left a run on the machine, the workflow waits until that run ends.
         words |= {"machines": "", "wait": True}
         return [f"{key}={value}" for key, value in words.items()]
 
     def cores(self, name: str, attempt: int, here: int) -> int:
-        """Return the core count to request from a scheduler; 1 for giving up. here: cores on this machine."""
+        """Return the number of cores to request from a scheduler; 1 after the last try, when the job only gives up.
+
+        here: number of cores of this machine, which is the default.
+        """
         return int(self.setting(name, "cores", here)) if attempt <= TRIES else 1
 
     def runtime_min(self, name: str) -> int:
-        """Return the runtime limit in minutes for a machine's job: `runtime`, else 1.5 times its budget plus 15."""
+        """Return the time limit for a machine's job, in minutes: its `runtime`, or 1.5 times its budget plus 15."""
         granted = self.setting(name, "budget_min") or self.granted_min(self.setting(name, "preset"))
         return int(self.resource(name, "runtime") or math.ceil(1.5 * granted + 15))
 
@@ -79,7 +94,7 @@ class Machines:
         return self.settings[name].get("resources", {}).get(key)
 
     def resources(self) -> dict[str, Callable[[Any], Any]]:
-        """Return Snakemake resource functions for all resources in use, except `runtime`."""
+        """Return a Snakemake resource function for each resource that any machine sets, except `runtime`."""
         asked = {key for about in self.settings.values() for key in about.get("resources", {})} - {"runtime"}
 
         def answer(key: str) -> Callable[[Any], Any]:
@@ -104,5 +119,5 @@ class Machines:
             file = Path(self.file(name, "asked"))
             if name in failed or not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
-                # Write different content each time, since Snakemake compares file times or digests.
+                # Write different content each time, because Snakemake may compare digests instead of file times.
                 file.write_text(f"{time.time_ns()}\n", encoding="utf-8")

@@ -15,8 +15,8 @@ from contract.node_pack import Pack
 from contract.schema import check_document
 
 SIDECAR = "contributed.json"
-# Prefix of staging folders. A node is written one level deeper than the search for nodes goes, so that an incomplete
-# node is never read.
+# Prefix of staging folders. A node is first written into a subfolder of a staging folder. The search for nodes does not
+# reach this depth, so that it never reads an incomplete node.
 _ADDING = ".adding-"
 _MOST_BYTES = 10_000
 _SCHEMA = object_schema(
@@ -28,9 +28,9 @@ _SCHEMA = object_schema(
 
 
 def read_pack_digest(folder: Path) -> str:
-    """Return the SHA-256 of the pack that a node came in, '' if it was not contributed.
+    """Return the SHA-256 of the pack in which a node was contributed, or '' if the node was not contributed.
 
-    Raises StudyError if SIDECAR cannot be read.
+    Raises StudyError if the file SIDECAR cannot be read.
     """
     path = folder / SIDECAR
     if not path.exists() and not path.is_symlink():
@@ -41,17 +41,17 @@ def read_pack_digest(folder: Path) -> str:
 
 
 def write_node_folder(pack: Pack, folder: Path) -> Path:
-    """Write a pack's node into a new folder and return it. Raises OSError."""
+    """Write a pack's node into the new folder `folder`, and return `folder`. Raises OSError."""
     pack.write(folder)
     write_json(folder / SIDECAR, {"schema": 1, "pack_sha256": pack.digest, "added_utc": utc_time()})
     return folder
 
 
 def add_node_folder(pack: Pack, nodes: Path, like: Iterable[str]) -> Path:
-    """Add a pack's node to `nodes` atomically, without overwriting anything, and return its folder.
+    """Add a pack's node to the folder `nodes` atomically, without overwriting anything; return the node's folder.
 
-    like: names of folders with rounds under the same id; the new folder sorts after these, so that they keep the id.
-    Also removes staging folders that killed runs left. Raises OSError.
+    like: names of the folders whose rounds have the same node id. The new folder's name sorts after these names, so
+    that the existing nodes keep their ids. Staging folders that killed runs left are removed. Raises OSError.
     """
     nodes.mkdir(parents=True, exist_ok=True)
     for stale in nodes.glob(f"{_ADDING}*"):

@@ -1,4 +1,4 @@
-"""Dataset that quantities read: the summary of all nodes and published figures."""
+"""Dataset from which quantities are computed: the summary of all nodes, and published figures."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from report.data.summary import POINT, summarise
 from report.estimates import Estimates, concat_estimates, device_kind
 from report.formatting import count_machines_and_runs, instance_name
 
-# Summary columns that estimates need besides POINT and the value.
+# Summary columns that estimates need in addition to POINT and the value's column.
 _ESTIMATE_COLUMNS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
-# Share of a point's readings to skip: counters average over up to a second, so early readings include setup.
+# Fraction of a point's counter readings to skip, the earliest. Counters average over up to a second, so early readings
+# include the setup before the samples.
 SETTLED = 0.5
 
 
 class MissingSourceError(Exception):
-    """Missing or unverified published figure that a quantity needs; `what` names it."""
+    """Missing or unverified published figure that a quantity needs. `what` is a text that names the figure."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -38,7 +39,11 @@ class MissingSourceError(Exception):
 
 @dataclass
 class DataUse:
-    """Data that a computation has read: (experiment, metric) pairs ('' for any metric) and reference entry ids."""
+    """Data that a computation has read.
+
+    rows: (experiment, metric) pairs whose summary rows or samples were read; the metric '' means all metrics. entries:
+    ids of the reference entries.
+    """
 
     rows: set[tuple[str, str]] = field(default_factory=set)
     entries: set[str] = field(default_factory=set)
@@ -50,10 +55,11 @@ class DataUse:
 
 @dataclass
 class Dataset:
-    """Summary rows of all nodes, the nodes themselves, reference entries by id, and published measurements.
+    """Summary of all nodes (`table`), the nodes, reference entries by id, and published measurements.
 
-    summarised: the summary, rows numbered from 0; if None, it is computed from the nodes' samples. Text columns are
-    categorical. `used` records everything that is read, to trace results back to their data.
+    summarised: the summary table, with rows numbered from 0; if it is None, it is computed from the nodes' samples.
+    Text columns of `table` are categorical. used: records all data that is read, so that results can be traced back to
+    their data.
     """
 
     nodes: Nodes
@@ -68,7 +74,7 @@ class Dataset:
 
     @contextmanager
     def track_use(self) -> Iterator[DataUse]:
-        """Yield a record of the reads within the block; afterwards, add these reads to `used`."""
+        """Yield a record of the data that is read within the block. After the block, add this record to `used`."""
         before, self.used = self.used, DataUse()
         try:
             yield self.used
@@ -77,7 +83,10 @@ class Dataset:
             self.used = before
 
     def compute_once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """Call `make` once per key; later calls return the cached result and add its reads to `used` again."""
+        """Return the result of `make`, which is called only once per key.
+
+        A later call returns the cached result, and adds the data that `make` has read to `used` again.
+        """
         if key not in self._cache:
             with self.track_use() as used:
                 self._cache[key] = make(), used
@@ -87,26 +96,29 @@ class Dataset:
 
     @cached_property
     def _row_positions(self) -> Mapping[Any, Any]:
-        """Positions of ok rows, by experiment and metric."""
+        """Positions in `table` of the rows with status ok, by experiment and metric."""
         ok = np.flatnonzero((self.table["status"] == "ok").to_numpy(bool))
         groups: Any = self.table.iloc[ok].groupby(["experiment", "metric"], sort=False, observed=True).indices
         return {key: np.sort(ok[positions]) for key, positions in groups.items()}
 
     def summary(self, experiment: str, metric: str = "time", value: str = "estimate") -> Estimates:
-        """Return the estimates for an experiment's ok points, labelled with their parameters.
+        """Return the estimates for an experiment's points with status ok, labelled with their parameters.
 
-        value: estimate (in the metric's unit), flop_per_s or bytes_per_s.
+        value: name of the summary column: estimate (in the metric's unit), flop_per_s or bytes_per_s.
         """
         positions = self._row_positions.get((experiment, metric), np.empty(0, dtype=np.intp))
         self.used.rows.update([(experiment, metric)])
         positions = positions[self.table[value].take(positions).notna().to_numpy()]
-        # Take only the needed columns: the table has many more.
+        # Take only the needed columns, because the table has many others.
         names = dict.fromkeys([*POINT, *_ESTIMATE_COLUMNS, value])
         rows = pd.DataFrame({name: self.table[name].take(positions) for name in names})
         return _estimates_from_rows(rows, value, list(zip(rows.index)))
 
     def device_summary(self, experiment: str, value: str = "estimate") -> Estimates:
-        """Return `summary`, with graph times where measured, because launches dominate the time of short GPU calls."""
+        """Return the same estimates as `summary`, but take the times in CUDA graphs for points that have them.
+
+        Outside graphs, launches dominate the time of short GPU calls.
+        """
         times, graph_times = (self.summary(experiment, metric, value) for metric in ("time", "graph_time"))
         names = [name for name in times.labels if name in graph_times.labels]
         in_graphs = set(graph_times.rows(*names)) if names else set()
@@ -116,26 +128,29 @@ class Dataset:
 
     @cached_property
     def disturbed_rows(self) -> frozenset[int]:
-        """Summary row numbers where most rounds are disturbed; see `disturbances.disturbed_rounds`."""
-        # Summaries from earlier editions lack the column.
+        """Numbers of the summary rows of which most rounds are disturbed; see `disturbances.disturbed_rounds`."""
+        # Summaries from earlier editions lack this column.
         if "n_disturbed" not in self.table:
             return frozenset()
         most = 2 * self.table["n_disturbed"] > self.table["n_rounds"]
         return frozenset(self.table.index[most.to_numpy(bool)].tolist())
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return the experiments' samples, ok or not, with `columns` (default: `contract.sample_table.SAMPLES`)."""
+        """Return the experiments' samples with any status. columns: names of columns to return (default: all)."""
         self.used.rows.update((name, "") for name in experiments)
         return categorical(self.nodes.samples(*experiments, columns=columns))
 
     def estimates_from_samples(self, samples: pd.DataFrame) -> Estimates:
-        """Return estimates for derived samples of one metric, with intervals over rounds."""
+        """Return estimates for samples of one metric that were computed from other samples.
+
+        The intervals are computed from the spread between rounds.
+        """
         points = summarise(samples)
         points = points[points["status"] == "ok"]
         return _estimates_from_rows(points, "estimate", self.source_rows(points))
 
     def source_rows(self, points: pd.DataFrame) -> list[tuple[int, ...]]:
-        """Return the numbers of the summary rows for each point in `points`, over all metrics."""
+        """Return for each point in `points` the numbers of its summary rows for all metrics."""
         experiments = set(points["experiment"].unique())
         groups = [at for (experiment, _), at in self._row_positions.items() if experiment in experiments]
         if not groups:
@@ -148,11 +163,11 @@ class Dataset:
         return [numbers[position] for position in at["at"].fill_null(len(rows)).to_list()]
 
     def readings(self, experiment: str, column: str, metric: str = "time", settled: float = SETTLED) -> Estimates:
-        """Return estimates for a counter read during an experiment, in the unit of its sample column.
+        """Return estimates for a counter that was read during an experiment, in the unit of its sample column.
 
-        column: clock_mhz, memory_clock_mhz, temperature_c, power_w or utilisation. A round's value is the median over
-        its samples after the first `settled` share; intervals are over rounds, as for times. Zero clocks,
-        temperatures and powers are ignored as missing.
+        column: clock_mhz, memory_clock_mhz, temperature_c, power_w or utilisation. settled: fraction of a round's
+        samples to skip, the earliest; the value of the round is the median over the other samples. Intervals are
+        computed from the spread between rounds, as for times. Zero means a missing value, except for utilisation.
         """
         samples, unit = self.samples(experiment), (SAMPLES.columns[column].metadata or {})["unit"]
         read = samples[
@@ -165,9 +180,10 @@ class Dataset:
         return self.estimates_from_samples(read.assign(metric=column, value=read[column], unit=unit))
 
     def percentile(self, experiment: str, share: float, least: int, metric: str = "time") -> Estimates:
-        """Return estimates for a percentile (nearest rank) per round, from rounds with at least `least` samples.
+        """Return estimates for a percentile of the samples in a round, by the nearest-rank method.
 
-        Intervals are over rounds, as for times.
+        share: the percentile as a fraction. least: rounds with fewer samples are left out. Intervals are computed from
+        the spread between rounds, as for times.
         """
         samples = self.samples(experiment)
         samples = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
@@ -183,7 +199,7 @@ class Dataset:
         )
 
     def row_numbers_by_node(self, used: DataUse) -> dict[str, tuple[int, ...]]:
-        """Map each node to the numbers of its ok summary rows in the experiments and metrics that `used` names."""
+        """Map each node to the numbers of its summary rows with status ok for the experiments and metrics in `used`."""
         groups = [
             rows
             for (experiment, metric), rows in self._row_positions.items()
@@ -199,7 +215,7 @@ class Dataset:
         return {str(node): tuple(part.tolist()) for node, part in zip(ids, parts, strict=True)}
 
     def entry(self, name: str) -> Mapping[str, Any]:
-        """Return a verified reference entry. Raises MissingSourceError if it is missing or unverified."""
+        """Return a verified reference entry. Raises MissingSourceError if the entry is missing or unverified."""
         self.used.entries.add(name)
         entry = self.reference.get(name)
         if entry is None:
@@ -213,7 +229,7 @@ class Dataset:
         return float(self.entry(name)["value"])
 
     def statuses(self, experiment: str, kind: str) -> pd.DataFrame:
-        """Return all summary rows, ok or not, for an experiment on devices of one kind."""
+        """Return the summary rows with any status for an experiment on devices of one kind, 'cpu' or 'gpu'."""
         return self.table[(self.table["experiment"] == experiment) & (self.table["device"].map(device_kind) == kind)]
 
     def record(self, node: str) -> Mapping[str, Any]:
@@ -225,21 +241,21 @@ class Dataset:
         return {node.id: node.record for node in self.nodes.nodes}
 
     def nodes_with_device(self, kind: str) -> list[str]:
-        """Return the ids of nodes with a device of this kind."""
+        """Return the ids of the nodes that have a device of this kind, 'cpu' or 'gpu'."""
         return [node.id for node in self.nodes.nodes if kind in node.kinds()]
 
     def label(self, node: str) -> str:
-        """Format a node's display name: its hardware, plus an instance label if several nodes share it."""
+        """Format a node's display name: its hardware, and an instance label if several nodes have this hardware."""
         make = self.hardware_label(node)
         return f"{make} ({self.instance_label(node)})" if self._labels[1][make] > 1 else make
 
     def group_label(self, nodes: Sequence[str]) -> str:
-        """Format nodes of one kind as 'AMD EPYC 9654, 2 cores, 3 machines' (or runs), a single node as its label."""
+        """Format nodes of one kind, as in 'AMD EPYC 9654, 2 cores, 3 machines'; format a single node with `label`."""
         if len(nodes) == 1:
             return self.label(nodes[0])
         make, kind = self.hardware_label(nodes[0]), kind_of_node(nodes[0])
         kinds = {kind_of_node(node) for node, name in self._labels[0].items() if name == make}
-        # Distinguish kinds with the same hardware label by the hardware hash.
+        # If several kinds have the same hardware label, distinguish them by the hash of the hardware.
         mark = f" ({kind.rpartition('-')[2]})" if len(kinds) > 1 else ""
         return f"{make}{mark}, {count_machines_and_runs(nodes)}"
 
@@ -251,17 +267,17 @@ class Dataset:
         return [self.group_label(alike) for alike in kinds.values()]
 
     def hardware_label(self, node: str) -> str:
-        """Return the node's name by hardware alone."""
+        """Return a node's display name without an instance label."""
         return self._labels[0].get(node, node)
 
     @cached_property
     def _labels(self) -> tuple[dict[str, str], Counter[str]]:
-        """Label of each node, and node count per label."""
+        """Hardware label of each node, and number of nodes for each label."""
         labels = {node.id: node.label for node in self.nodes.nodes}
         return labels, Counter(labels.values())
 
     def instance_label(self, node: str) -> str:
-        """Return the node's instance or run date, or its id if another node has the same."""
+        """Return a node's instance or run date, or the node's id if another node has the same instance or date."""
         return self._marks.get(node, node)
 
     @cached_property
@@ -272,7 +288,7 @@ class Dataset:
 
 
 def categorical(table: pd.DataFrame) -> pd.DataFrame:
-    """Convert text columns to categories in alphabetical order, so that they compare, group and sort like text."""
+    """Convert text columns to categorical columns in alphabetical order, which compare, group and sort like text."""
     converted: dict[str, pd.Series] = {}
     for name, column in table.items():
         if isinstance(column.dtype, pd.CategoricalDtype):
@@ -295,7 +311,10 @@ T = TypeVar("T")
 
 
 def cached_per_dataset(make: Callable[Concatenate[Dataset, P], T]) -> Callable[Concatenate[Dataset, P], T]:
-    """Cache a function's results in the dataset that it receives, by its other arguments, which must be hashable."""
+    """Cache a function's results in the dataset that is its first argument.
+
+    The other arguments are the cache key, so they must be hashable.
+    """
 
     @wraps(make)
     def wrapper(data: Dataset, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -306,10 +325,13 @@ def cached_per_dataset(make: Callable[Concatenate[Dataset, P], T]) -> Callable[C
 
 
 def _estimates_from_rows(rows: pd.DataFrame, value: str, source_rows: Sequence[tuple[int, ...]]) -> Estimates:
-    """Convert summary rows to estimates, on a linear scale if all are shares. source_rows: numbers for each row."""
+    """Convert summary rows to estimates, on a linear scale if all rows are shares, else on the log scale.
+
+    source_rows: for each row, the numbers of the summary rows from which it was computed.
+    """
     if not len(rows):
         return Estimates.empty()
-    # Parse each distinct text once: every node has the same points.
+    # Parse each distinct text only once, because many nodes have the same points.
     codes, texts = pd.factorize(rows["params"])
     params = pd.DataFrame([json.loads(text) for text in texts], dtype=object).take(codes).set_axis(rows.index)
     labels = [name for name in POINT if name not in ("experiment", "params")]

@@ -1,4 +1,7 @@
-"""Count the disturbance flags on the samples of each point, and flag points whose rounds differ; none is left out."""
+"""Count the disturbance flags on the samples of each point, and flag points whose rounds differ.
+
+No sample or point is left out because of a flag.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import polars as pl
 
 from contract.sample_flags import FLAGS, Flag, parse_sample_flags, worst_flags
 
-# Flags on summary rows only, not on samples.
+# Flags that only summary rows have, not samples.
 UNSTABLE, EXACT, EXCEEDED = "unstable", "exact", "exceeded"
 MEANING = {
     **FLAGS,
@@ -20,14 +23,14 @@ MEANING = {
     EXCEEDED: "other work ran faster than this measured peak, which was measured too low",
     EXACT: "no disturbance: counted, and equal in all rounds",
 }
-# Flag that makes a sample disturbed: other processes used cores that the work's threads needed.
+# Flag of samples that count as disturbed, because other processes used cores that the work's threads needed.
 DISTURBING = "crowded"
-# Relative half-width of the interval at which sampling stops: the coarsest target in all presets.
+# Largest relative half-width of the interval at which sampling stops in any preset.
 TARGET_HALF_WIDTH = 0.05
-# Factor by which a rate without an interval must exceed a peak, for the peak to be flagged.
+# A rate that has no interval must exceed a peak by this factor, for the peak to be flagged.
 _SURELY = 1.05
 _PLACE = ["node", "device", "dtype", "threads"]
-# Flags in old data lack their figure; it is taken from these columns.
+# Column and words of the detail, by flag. In old data, these flags have no detail, so it is made from the column.
 _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
 FIGURES = [column for column, _ in _FIGURES.values()]
 _FLAG_TEXT = re.compile(
@@ -37,7 +40,11 @@ _FLAG_TEXT = re.compile(
 
 @dataclass(frozen=True)
 class FlagSummary:
-    """Flag on a point, in `n` of its `of` samples (0 of 0 for a flag on rounds), with its worst figure."""
+    """Flag on a point, from the flags on its samples or rounds.
+
+    n: number of samples with the flag. of: number of samples of the point. Both are 0 for a flag on rounds. most: the
+    details, of which only the largest number is kept.
+    """
 
     name: str
     n: int = 0
@@ -53,12 +60,15 @@ class FlagSummary:
 
     @property
     def weight(self) -> float:
-        """Severity among flags with the same name: share of samples, or percent between rounds."""
+        """Severity, to compare flags with the same name.
+
+        This is the fraction of the samples that have the flag, or, for a flag on rounds, the number in its detail.
+        """
         return self.n / self.of if self.of else Flag(self.name, self.most).figure
 
 
 def parse_flags(text: str) -> list[FlagSummary]:
-    """Parse flags from a summary row; text from old data has only names."""
+    """Parse the flags of a summary row. In old data, the text contains only names."""
     flags = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _FLAG_TEXT.fullmatch(part)
@@ -71,14 +81,14 @@ def parse_flags(text: str) -> list[FlagSummary]:
 
 
 def format_flags(flags: Iterable[FlagSummary]) -> str:
-    """Format flags for a summary row, the inverse of `parse_flags`."""
+    """Format flags as the text in a summary row, which `parse_flags` reads."""
     return "; ".join(map(str, flags))
 
 
 def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
-    """Count the flagged samples per series and flag, with the worst figure; series without flags are omitted.
+    """Return for each series its flags, with the number of samples and the worst detail of each flag.
 
-    samples: columns series (number), flags, and FIGURES.
+    Series without flags are omitted. samples: table with the columns series (a number), flags, and FIGURES.
     """
     sizes = dict(samples.group_by("series").len().iter_rows())
     flags_of: dict[int, list[tuple[Flag, int]]] = {}
@@ -98,9 +108,9 @@ def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
 
 
 def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
-    """Count the disturbed rounds per series: rounds in which most samples have the flag DISTURBING.
+    """Count for each series the disturbed rounds, in which most samples have the flag DISTURBING.
 
-    Omits series without disturbed rounds. samples: columns series (number), round and flags.
+    Series without disturbed rounds are omitted. samples: table with the columns series (a number), round and flags.
     """
     texts = samples.select("flags").unique()["flags"]
     bad = [text for text in texts if any(flag.name == DISTURBING for flag in parse_sample_flags(text))]
@@ -111,13 +121,16 @@ def disturbed_rounds(samples: pl.DataFrame) -> dict[int, int]:
 
 
 def sample_flags(samples: pd.DataFrame) -> list[FlagSummary]:
-    """Return the flags that `flags_by_series` counts, for samples from one point and metric."""
+    """Return the flags that `flags_by_series` finds, for samples that are all from one point and metric."""
     table = pl.from_pandas(samples[["flags", *FIGURES]]).with_columns(pl.col("flags").cast(pl.String), series=0)
     return flags_by_series(table).get(0, [])
 
 
 def _add_old_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
-    """Give a flag from old data, which lacks its figure, the largest value in the flag's column."""
+    """Return a flag from old data with a detail: the largest value in the flag's column.
+
+    row: the largest values in the columns FIGURES. Other flags are returned unchanged.
+    """
     if flag.detail or flag.name not in _FIGURES:
         return flag
     column, words = _FIGURES[flag.name]
@@ -125,14 +138,15 @@ def _add_old_figure(flag: Flag, row: Mapping[str, Any]) -> Flag:
 
 
 def unstable_series(rounds: pl.DataFrame) -> dict[int, FlagSummary]:
-    """Flag series as `unstable` where round medians differ by more than chance explains.
+    """Flag series as `unstable` if their round medians differ by more than chance explains.
 
-    Two medians, each known to within h, may differ by 2 h by chance. h is the largest half-width from the rounds' own
-    samples, at least TARGET_HALF_WIDTH, where sampling stops. A larger spread comes with the process or the time of
-    day; the interval, computed over rounds, includes it. Shares must be left out, because a relative difference between
-    small shares means nothing.
+    Two medians that are each known to within h may differ by 2 h by chance. h is the largest half-width of the medians'
+    intervals within the rounds, but at least TARGET_HALF_WIDTH, at which sampling stops. If the medians differ by more,
+    the process or the time of day affects them. The series' interval includes this effect, because it is computed from
+    the spread between rounds. The caller must leave out shares, because a relative difference between small shares
+    means nothing.
 
-    rounds: columns series, median, half_width (relative).
+    rounds: table with the columns series, median and half_width (relative).
     """
     spread = pl.col("median").max() / pl.col("median").min() - 1
     flagged = rounds.group_by("series").agg(
@@ -148,19 +162,21 @@ def unstable_series(rounds: pl.DataFrame) -> dict[int, FlagSummary]:
 
 
 def exceeded_peaks(points: pl.DataFrame) -> dict[int, FlagSummary]:
-    """Flag multiply-add peaks as `exceeded` where other work with the same format and threads ran faster.
+    """Flag measured multiply-add peaks as `exceeded` if other work with the same _PLACE ran faster.
 
-    The lower end of that work's rate must lie above the peak; without an interval, the rate divided
-    by _SURELY must.
+    The other work ran faster if the lower end of the interval for its rate is above the peak. If it has no interval,
+    its rate divided by _SURELY must be above the peak.
 
-    points: columns series, experiment, metric, params, _PLACE, flop, and estimate, low and high in seconds.
+    points: table with the columns series, experiment, metric, params, _PLACE and flop, and with estimate, low and high
+    in seconds.
     """
     times = points.filter(pl.col("metric") == "time", pl.col("flop") > 0, pl.col("estimate") > 0)
     rate, high = pl.col("flop") / pl.col("estimate"), pl.col("high").fill_nan(None)
     times = times.with_columns(rate=rate, least=pl.coalesce(pl.col("flop") / high, rate / _SURELY))
     peak = pl.col("experiment") == "peak"
     peaks = times.filter(peak, pl.col("params").str.contains('"fma"', literal=True))
-    # Only CPU peaks can be flagged: a GPU's peak is itself a matrix product, so other products may run as fast.
+    # Flag only peaks of CPUs. The peak of a GPU is itself measured with a matrix product, so other products may be as
+    # fast.
     work = times.filter(~peak, pl.col("device") == "cpu").sort("least", "series").group_by(_PLACE).last()
     flagged = peaks.join(work, on=_PLACE, suffix="_of_work").filter(pl.col("least_of_work") > pl.col("rate"))
     return {

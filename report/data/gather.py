@@ -1,7 +1,7 @@
 """Gather all nodes' samples and summaries into tidy tables, with the data dictionary.
 
-Worker processes, one per core, read and summarise nodes in batches and write temporary files that the parent process
-concatenates, so that memory use does not grow with the node count.
+Worker processes, one per core, read and summarise the nodes in batches. They write temporary files, which the parent
+process concatenates. Thus memory use does not grow with the number of nodes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from report.data.node_reader import Node, Nodes, print_warnings, read_folders
 from report.data.summary import COLUMNS, POINT, summarise
 from report.publish import write_datapackage
 
-# Smallest node count for which worker processes save time, since each takes a second or two to start.
+# Smallest number of nodes for which worker processes save time, because each process takes a second or two to start.
 FEWEST_FOR_PROCESSES = 16
-# Nodes to validate and summarise together, to share the fixed costs.
+# Number of nodes to validate and summarise together, because each call has a fixed cost.
 BATCH = 8
 _TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
 _INTEGERS = {"n_rounds", "n_samples", "n_disturbed"}
@@ -94,17 +94,20 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
 
 @dataclass(frozen=True)
 class _Batch:
-    """Nodes of a batch without their samples, the files that hold their samples and summary, and the refused files."""
+    """Results from a batch of nodes.
+
+    nodes: the nodes, without their samples. samples, summary: temporary files with their samples and summary rows.
+    """
 
     nodes: list[Node]
     samples: Path
     summary: Path
-    ok: int  # series
+    ok: int  # number of series with status ok
     refused: list[dict[str, str]]
 
 
 def _gather_batches(folders: Sequence[Folder], scratch: Path) -> Iterator[_Batch]:
-    """Gather the folders in batches, in order."""
+    """Read and summarise the folders in batches; yield the batches in the folders' order."""
     parts = [folders[at : at + BATCH] for at in range(0, len(folders), BATCH)]
     places = [scratch / str(number) for number in range(len(parts))]
     processes = child_processes.available_cpus() if len(folders) >= FEWEST_FOR_PROCESSES else 1
@@ -119,7 +122,7 @@ def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
     order = {node.id: at for at, node in enumerate(nodes)}
     summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable").assign(row=0)
     files = {name: place.with_suffix(f".{name}.arrow") for name in SCHEMAS}
-    # Write one row group per experiment, so that readers can skip the others.
+    # Write one row group per experiment, so that readers of one experiment can skip the other row groups.
     rows = arrow.Table.from_pandas(samples, SCHEMAS["samples"], preserve_index=False).sort_by("experiment")
     sizes = samples["experiment"].value_counts().sort_index()
     pieces = [rows.slice(end - size, size) for end, size in zip(sizes.cumsum(), sizes, strict=True)]
@@ -132,14 +135,14 @@ def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
 
 
 def _write_tables(path: Path, schema: arrow.Schema, pieces: Iterable[arrow.Table]) -> None:
-    """Write tables into a file, for `_read_tables`."""
+    """Write tables into an Arrow file, which `_read_tables` reads."""
     with ipc.new_file(path, schema, options=ipc.IpcWriteOptions(compression="lz4")) as file:
         for piece in pieces:
             file.write_table(piece.combine_chunks())
 
 
 def _read_tables(path: Path) -> Iterator[arrow.Table]:
-    """Read the tables in a file, then remove it."""
+    """Read the tables in a file from `_write_tables`, and then remove this file."""
     with ipc.open_file(path) as file:
         for at in range(file.num_record_batches):
             yield arrow.Table.from_batches([file.get_batch(at)])
@@ -148,7 +151,7 @@ def _read_tables(path: Path) -> Iterator[arrow.Table]:
 
 @dataclass
 class _Writer:
-    """Incremental writer for a table, as Parquet and CSV."""
+    """Writer that appends pieces of a table to a Parquet file and to a CSV file."""
 
     table: parquet.ParquetWriter
     lines: csv.CSVWriter
@@ -162,7 +165,7 @@ class _Writer:
 
 @contextmanager
 def _open_writer(out: Path, name: str) -> Iterator[_Writer]:
-    """Open a writer for a table in `out`; its files appear there once complete."""
+    """Open a writer for a table in `out`. The table's files appear in `out` only when they are complete."""
     schema = SCHEMAS[name]
     with (
         atomic_path(out / f"{name}.parquet") as whole,
@@ -174,7 +177,10 @@ def _open_writer(out: Path, name: str) -> Iterator[_Writer]:
 
 
 def data_dictionary() -> pd.DataFrame:
-    """Return the data dictionary for both tables: table, column, type, unit, may_be_empty, meaning."""
+    """Return the data dictionary for the tables `samples` and `summary`.
+
+    It has the columns table, column, type, unit, may_be_empty and meaning.
+    """
     samples = sample_dictionary().assign(table="samples")
     summary = pd.DataFrame(
         [

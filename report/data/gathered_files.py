@@ -1,4 +1,4 @@
-"""Read gathered data for the judge and the renderer: the summary at once, samples on demand."""
+"""Read gathered data for the judge and the renderer: the summary immediately, and samples on demand."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ADDED_KEYS = ("label", "source", "rounds", "contributed")
 
 @dataclass
 class GatheredNodes(Nodes):
-    """Nodes from a gathered folder, which read samples on demand."""
+    """Nodes in a gathered folder, whose samples are read on demand."""
 
     folder: Path = Path()
     # True if the folder also holds other nodes, so that samples must be filtered by node.
     partial: bool = False
-    # Cache only the last request: samples from a thousand nodes are large.
+    # Cache only the result of the last request, because the samples of a thousand nodes are large.
     _cached: tuple[Any, pd.DataFrame] | None = None
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
@@ -66,9 +66,9 @@ def read_dataset(
 
 
 def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str] = ()) -> pd.DataFrame:
-    """Read the summary table (default: all columns and nodes), indexed by row number.
+    """Read the summary table, indexed by row number. columns, nodes: columns and node ids to read (default: all).
 
-    Raises StudyError if it is missing or unreadable.
+    Raises StudyError if the table is missing or unreadable.
     """
     path = folder / "summary.parquet"
     if not nodes:
@@ -80,7 +80,7 @@ def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str]
 def _read_table(
     path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = (), nodes: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Read a table, filtered by experiments and nodes, skipping row groups without matches."""
+    """Read the rows of a table for these experiments and nodes (default: all); skip row groups without such rows."""
     if not path.is_file():
         raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
     try:
@@ -92,7 +92,7 @@ def _read_table(
         if columns:
             table = table.select(columns)
         rows = table.with_columns(pl.col(pl.String).cast(pl.Categorical)).collect()
-        # Convert column by column, dropping each from `rows`, to halve peak memory.
+        # Convert one column after the other, and drop each from `rows`. This halves the peak memory use.
         series = {name: rows.drop_in_place(name).to_pandas() for name in rows.columns}
         return categorical(pd.DataFrame(series, copy=False))
     except (OSError, pl.exceptions.PolarsError) as broken:

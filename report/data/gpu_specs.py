@@ -10,10 +10,11 @@ from typing import Any
 from contract.errors import StudyError
 from report.formatting import join_words
 
-# Number formats with rated peaks in the reference.
+# Number formats that have rated peaks in the reference, and the names of these peaks there.
 PEAKS = {"float32": "fp32_flops", "bfloat16": "bf16_flops"}
 FIGURES = ("memory_bytes_per_s", "memory_bytes", "power_w", "l2_bytes", *PEAKS.values())
-# Words that distinguish builds of a chip, and the drivers' other words for these builds.
+# _BUILDS: words that distinguish the builds (variants) of a chip.
+# _SYNONYMS: other words that drivers use for these builds.
 _BUILDS = {"sxm", "pcie", "nvl", "ti", "super", "laptop", "mobile", "d"}
 _SYNONYMS = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "hbm3": "sxm", "oam": "sxm"}
 _SIZE = re.compile(r"\d+gb")
@@ -21,10 +22,10 @@ _SIZE = re.compile(r"\d+gb")
 
 @dataclass(frozen=True)
 class GpuSpecs:
-    """GPU ratings from its maker.
+    """Ratings of a GPU from its maker.
 
-    figures: verified values by name from FIGURES, in FLOP/s, B/s, B and W. entries: reference ids of these figures.
-    lacking: reference ids of figures without a verified value.
+    figures: verified values, in FLOP/s, B/s, B and W, by a name from FIGURES. entries: reference ids of these figures.
+    lacking: reference ids of the figures that have no verified value. words: words of the id and the name.
     """
 
     id: str
@@ -38,15 +39,15 @@ class GpuSpecs:
         return [f"{self.id}.{name}" for name in self.figures]
 
     def peak(self, dtype: str) -> float | None:
-        """Return the rated FLOP/s in a number format; None if not verified."""
+        """Return the rated FLOP/s in a number format, or None if no verified value is known."""
         return self.figures.get(PEAKS.get(dtype, ""))
 
 
 def gpu_specs(reference: Mapping[str, Mapping[str, Any]]) -> list[GpuSpecs]:
-    """List the GPUs with a verified figure in the reference, sorted by name.
+    """List the GPUs that have a verified figure in the reference, sorted by name.
 
-    An entry's id begins with its device. A device is a GPU if it has memory and arithmetic figures but no `cores`
-    figure, which CPUs have.
+    The id of a reference entry consists of the device and the figure. A device is a GPU if it has a memory figure and
+    a peak, but no figure `cores`, which CPUs have.
     """
     ids: dict[str, set[str]] = {}
     for name in reference:
@@ -71,7 +72,7 @@ def _is_verified(entry: Mapping[str, Any]) -> bool:
 
 
 def _words(text: str) -> frozenset[str]:
-    # Join '80 GB' to '80gb'.
+    # Convert '80 GB' to the single word '80gb'.
     text = re.sub(r"(\d+)\s+gb\b", r"\1gb", text.lower())
     return frozenset(_SYNONYMS.get(word, word) for word in re.findall(r"[a-z0-9]+", text))
 
@@ -79,8 +80,8 @@ def _words(text: str) -> frozenset[str]:
 def _matching_gpus(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
     """Find the chips that a name may mean.
 
-    All words of the chip's id, except for builds and memory sizes, must occur in the name. Builds in the name must be
-    builds of the chip, and the two memory sizes must not differ.
+    All words of the chip's id, except for builds and memory sizes, must be words of the name. All builds in the name
+    must be builds of the chip. If the name and the chip both have a memory size, the sizes must be equal.
     """
     words = _words(name)
     sizes = {word for word in words if _SIZE.fullmatch(word)}
@@ -91,7 +92,7 @@ def _matching_gpus(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
         fits = not sizes or not its_sizes or bool(sizes & its_sizes)
         if own - _BUILDS <= words and words & _BUILDS <= chip.words and fits:
             chips.append(chip)
-    # Prefer chips with exactly the builds in the name.
+    # If the builds of some chips are exactly the builds in the name, return only these chips.
     exact = [chip for chip in chips if chip.words & _BUILDS == words & _BUILDS]
     return exact or chips
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-# Input kinds, in page order.
+# Page headings by kind of input, in the order on the page.
 INPUTS = {"image": "Images", "tokens": "Text", "spectrum": "Speech"}
 OTHER = "Other networks"
-# Sample name: (display name, input kind).
+# Display name and kind of input, by the network's name in the samples.
 NETWORKS = {
     "resnet-50": ("ResNet-50", "image"),
     "mobilenet-v2": ("MobileNetV2", "image"),
@@ -27,9 +27,9 @@ NETWORKS = {
     "whisper-tiny": ("Whisper-tiny", "spectrum"),
 }
 
-# Networks whose training updates only a few added weights (LoRA).
+# Networks whose training updates only a few additional weights (LoRA).
 ADAPTED = ("llama-1b-lora",)
-# Language models for text generation: sample name to display name.
+# Display names of the language models that generate text, by the model's name in the samples.
 LANGUAGE_MODELS = {
     "llama-0.5b": "Qwen2.5 0.5B",
     "llama-1b": "Llama 3.2 1B",
@@ -39,12 +39,12 @@ LANGUAGE_MODELS = {
 
 
 def is_known(model: str) -> bool:
-    """True for published networks, not for the study's small ones or a user's own."""
+    """True for a published network, false for the study's small networks and for users' networks."""
     return model in NETWORKS
 
 
 def title(model: str) -> str:
-    """Return the display name, or the sample name if there is none."""
+    """Return a network's display name, or `model` itself if it has no display name."""
     return NETWORKS[model][0] if model in NETWORKS else LANGUAGE_MODELS.get(model, model)
 
 

@@ -27,32 +27,33 @@ RUN = ["run", *ROUND]
 
 @dataclass(frozen=True)
 class Folder:
-    """Files of a node, before they are read."""
+    """Record and round files of a node, before the files are read."""
 
-    place: Path  # folder with the record
-    record: dict[str, Any]  # its id is unique
+    place: Path  # folder that contains the record
+    record: dict[str, Any]  # node record, whose id no other node has
     files: tuple[Path, ...]
-    file_id: str  # node id in the files
-    contributed: str = ""  # digest of the pack that added all or part of it
-    other_ids: tuple[str, ...] = ()  # node ids in files from its copies
+    file_id: str  # node id in the round files, which may differ from the record's id
+    contributed: str = ""  # digest of the pack in which all or some of the files were contributed; '' if none
+    other_ids: tuple[str, ...] = ()  # node ids in round files from copies of this folder
 
     @cached_property
     def first_rounds(self) -> frozenset[tuple[Any, ...]]:
-        """RUN keys of the runs in the first file."""
+        """Values of the RUN columns in the first file."""
         return _read_runs(self.files[0]) if self.files else frozenset()
 
     @cached_property
     def runs(self) -> dict[Path, frozenset[tuple[Any, ...]]]:
-        """RUN keys of the runs in each file."""
+        """Values of the RUN columns in each file."""
         return {path: _read_runs(path) for path in self.files}
 
 
 def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tuple[list[Folder], list[dict[str, str]]]:
-    """Find node folders, grouped by kind, and list the refused ones. Raises StudyError, like `read_nodes`.
+    """Find node folders, sorted by kind, and list the refused folders. Raises StudyError, like `read_nodes`.
 
-    A folder that shares rounds with an earlier one is a copy, or another state, of the same node: each round counts
-    once, even under another name. A folder with the same id but other rounds is another machine or run: its id gets a
-    number (`<id>.2`). So the first folder always keeps its id and samples.
+    If a folder and an earlier folder have rounds in common, they are copies or states of the same node. Each round is
+    used only once, even if it has another name. If a folder has the id of an earlier folder but other rounds, it is
+    another machine or run, and a number is appended to its id (`<id>.2`). Thus the first folder always keeps its id and
+    samples.
     """
     by_id: dict[str, Folder] = {}
     refused: list[dict[str, str]] = []
@@ -64,7 +65,7 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
-        # Files without a round's name, such as copies by sync tools, come last.
+        # Sort files whose name is not a round's name last, for example copies that sync tools made.
         files = tuple(sorted(place.glob("[!.]*.parquet"), key=lambda path: (not ROUND_FILE.fullmatch(path.name), path)))
         folder = Folder(place, record, files, record["id"], _read_pack_digest(place, refused))
         earlier = _find_earlier(folder, by_id.values())
@@ -86,7 +87,7 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
 
 
 def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
-    """Return the digest of the pack that a node came in; '' if there is none or it cannot be read."""
+    """Return the digest of the pack in which a node was contributed; return '' if it has none or it is unreadable."""
     try:
         return read_pack_digest(place)
     except StudyError as fault:
@@ -95,7 +96,7 @@ def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
 
 
 def _find_earlier(folder: Folder, folders: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
-    """Find an earlier folder that shares rounds with `folder`, and the files in `folder` with new rounds."""
+    """Return an earlier folder that has rounds in common with `folder`, and the files in `folder` with new rounds."""
     like = [
         other
         for other in folders
@@ -111,15 +112,15 @@ def _find_earlier(folder: Folder, folders: Iterable[Folder]) -> tuple[Folder, li
 
 
 def _share_first_round(left: Folder, right: Folder) -> bool:
-    """True if nodes of one kind begin with the same round, which makes them one node under two names."""
+    """True if two nodes of one kind have the same first round, so that they are the same node under two names."""
     same_kind = left.record["kind"] == right.record["kind"]
     return same_kind and bool(left.first_rounds) and left.first_rounds == right.first_rounds
 
 
 def _read_runs(path: Path) -> frozenset[tuple[Any, ...]]:
-    """Read the RUN keys in a file; empty if it cannot be read.
+    """Return the values of the RUN columns in a file; the set is empty if the file cannot be read.
 
-    Uses the Parquet footer where its statistics suffice: reading every file in full is slow with many nodes.
+    The statistics in the Parquet footer are used if they suffice, because reading every file in full is slow.
     """
     try:
         with parquet.ParquetFile(arrow.BufferReader(read_plain_file(path, MOST_BYTES))) as file:
@@ -131,14 +132,14 @@ def _read_runs(path: Path) -> frozenset[tuple[Any, ...]]:
             return frozenset(tuple(cell.min for cell in group) for group in statistics)
         table = load_samples(path)[0].select(RUN).to_pandas()
     except Exception:
-        return frozenset()  # the reason is reported when the samples are read
+        return frozenset()  # the error is reported later, when the samples are read
     return frozenset(table.drop_duplicates().itertuples(index=False, name=None))
 
 
 def _node_folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
-    """List the node folders among `directories` and directly under them; empty folders are ignored.
+    """List the node folders among `directories` and directly under them; ignore empty folders.
 
-    Appends folders that cannot be opened to `refused`. Follows links, as large folders may lie elsewhere.
+    Folders that cannot be opened are appended to `refused`. Links are followed, because large folders may be elsewhere.
     """
     folders = []
     for directory in directories:
@@ -148,7 +149,7 @@ def _node_folders(directories: Iterable[Path], refused: list[dict[str, str]]) ->
             # Skip hidden folders, because another process is still writing them.
             visible = sorted(
                 (child for child in directory.iterdir() if not child.name.startswith(".")),
-                # Folders without a node's name, such as copies by sync tools, come last.
+                # Sort folders whose name is not a node id last, for example copies that sync tools made.
                 key=lambda child: (not re.fullmatch(NODE_SCHEMA["properties"]["id"]["pattern"], child.name), child),
             )
             folders += [child for child in visible if _is_node(child, refused)]
@@ -156,7 +157,7 @@ def _node_folders(directories: Iterable[Path], refused: list[dict[str, str]]) ->
 
 
 def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
-    """True if the folder contains a node record or rounds, valid or not."""
+    """True if a folder contains a node record or rounds, even if these are invalid."""
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     except OSError as fault:
@@ -166,7 +167,7 @@ def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
 
 
 def refusal(path: Path, reason: str) -> dict[str, str]:
-    """Return the record for a refused file or folder."""
+    """Return the entry for a file or folder in the list of refused files."""
     return {"file": escape_line(str(path)), "reason": escape_line(reason.removeprefix(str(path)).lstrip(":, "))}
 
 

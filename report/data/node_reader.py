@@ -1,4 +1,4 @@
-"""Read nodes from their folders, refusing faulty files one by one."""
+"""Read nodes from their folders, and refuse single files that are faulty."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ from report.data.node_folders import ROUND, Folder, find_nodes, raise_no_nodes, 
 from report.data.plausibility import faults
 from report.formatting import first_items, node_label
 
-# Path of a file, its table (not validated yet), and the metadata of its round.
+# Path of a round file, the table in it (not validated yet), and the metadata of the round.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
 
 
 @dataclass
 class Node:
-    """A node with its record, samples, and metadata per round."""
+    """Node with its record and samples.
+
+    source: shortened path of the folder that contains the node's folder. rounds: metadata of each round.
+    """
 
     record: dict[str, Any]
     source: str
     samples: pd.DataFrame
     rounds: list[dict[str, Any]] = field(default_factory=list)
-    contributed: str = ""  # digest of its pack; empty if measured by the project
+    contributed: str = ""  # digest of the node's pack; '' if the project itself measured the node
 
     @property
     def id(self) -> str:
@@ -51,11 +54,11 @@ class Node:
         return {device["kind"] for device in self.record["devices"]}
 
     def missing_rounds(self) -> list[str]:
-        """List planned rounds without a usable file, like gemm.cuda-0.2."""
+        """List the planned rounds that have no usable file, in the form gemm.cuda-0.2."""
         return missing_rounds(self.record, [str(about.get("file")) for about in self.rounds])
 
     def busy_share(self) -> float | None:
-        """Share of the rounds' running time spent on warm-up, timing and observation; None if unknown."""
+        """Fraction of the rounds' running time that warm-up, timing and observation take; None if unknown."""
         wall = sum(float(about.get("wall_s") or 0) - float(about.get("stood_s") or 0) for about in self.rounds)
         busy = sum(float(about.get("warmup_s") or 0) + float(about.get("timed_s") or 0) for about in self.rounds)
         return busy / wall if wall > 0 else None
@@ -63,7 +66,7 @@ class Node:
 
 @dataclass
 class Nodes:
-    """Usable nodes in order, and the refused files with reasons."""
+    """Usable nodes, and the refused files and folders with the reasons for their refusal."""
 
     nodes: list[Node]
     refused: list[dict[str, str]]
@@ -74,7 +77,10 @@ class Nodes:
             raise_no_nodes(directories, self.refused)
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return all nodes' samples, for `experiments` (default: all), with `columns` (default: SAMPLES)."""
+        """Return the samples of all nodes.
+
+        experiments: experiments whose samples are returned (default: all). columns: columns to return (default: all).
+        """
         tables = [node.samples for node in self.nodes if len(node.samples)]
         whole = pd.concat(tables, ignore_index=True) if tables else empty_samples()
         whole = whole[whole["experiment"].isin(experiments)] if experiments else whole
@@ -83,15 +89,16 @@ class Nodes:
 
 @cache
 def empty_samples() -> pd.DataFrame:
-    """Return a shared sample table without rows."""
+    """Return a sample table without rows. All callers get the same object."""
     return pd.DataFrame({name: pd.Series(dtype=str(column.dtype)) for name, column in SAMPLES.columns.items()})
 
 
 def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> Nodes:
     """Read every node folder among or directly under `directories`.
 
-    Unusable files are skipped, with the reason in `refused` and on stderr. Ids and order are those from `find_nodes`.
-    Raises StudyError if no node can be used, or for synthetic data unless `allow_synthetic` (for tests only).
+    Unusable files are skipped, and the reasons are added to `Nodes.refused` and printed to stderr. The nodes have the
+    ids and the order of `find_nodes`. Raises StudyError if no node can be used, or if a node is synthetic, unless
+    `allow_synthetic` is true (for tests only).
     """
     folders, refused = find_nodes(directories, allow_synthetic)
     nodes = Nodes([], refused)
@@ -107,7 +114,7 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
 def print_warnings(nodes: Nodes) -> None:
     """Print refused files and incomplete nodes to stderr."""
     others = f"the other {len(nodes.nodes)} nodes are" if len(nodes.nodes) > 1 else "the rest of the data is"
-    # Print each reason once: many files may share it, for example if all come from another version.
+    # Print each reason only once, because many files may have the same reason, for example an old schema version.
     for reason in dict.fromkeys(refused["reason"] for refused in nodes.refused):
         files = [refused["file"] for refused in nodes.refused if refused["reason"] == reason]
         more = f" and {len(files) - 1} other{'s' if len(files) > 2 else ''}" if len(files) > 1 else ""
@@ -121,9 +128,9 @@ def print_warnings(nodes: Nodes) -> None:
 
 
 def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict[str, str]]]]:
-    """Read each folder's node (None if implausible) and its unusable files with reasons.
+    """Return for each folder its node, and its unusable files with reasons. The node is None if no file is plausible.
 
-    Validates all folders together, which is faster. If one is faulty, validates folder by folder instead.
+    All folders are validated together, which is faster. If any folder is faulty, each folder is validated separately.
     """
     files = [_load_files(folder) for folder in folders]
     whole = _validate_together([loaded for loaded, _ in files], [folder.record for folder in folders])
@@ -137,16 +144,16 @@ def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict
 
 
 def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]) -> Node | None:
-    """Build the node from its plausible files, adding the others to `refused`; return None if none is left.
+    """Build a node from its plausible files, and add the other files to `refused`. If no file is left, return None.
 
-    Implausible values in one experiment may be a single failure. If a folder has them in two experiments, its clock or
-    its numbers are wrong, and all its files are refused. Synthetic data is not checked, as it comes from no real
-    machine.
+    Implausible values in a single experiment may be a failure of this experiment. If files of two experiments in a
+    folder have implausible values, the machine's clock or the folder's numbers are wrong, so all files in the folder
+    are refused. Synthetic data is not checked, because it does not come from a real machine.
     """
     file_index = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
     rounds_by_file = samples[ROUND].assign(file=file_index).drop_duplicates().groupby("file")[ROUND]
     names = {at: _round_names(table) for at, table in rounds_by_file}
-    # Name each file after its round, so that a renamed copy counts as this round.
+    # Record for each file the name of its round, so that a renamed file is recognized as this round.
     rounds = [
         {"file": min(names.get(at, ())) if len(names.get(at, ())) == 1 else path.name, **about}
         for at, (path, _, about) in enumerate(used)
@@ -155,7 +162,7 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
     if untrue:
         experiment = dict(zip(file_index.tolist(), samples["experiment"].tolist(), strict=True))
         out = set(untrue)
-        # Check each folder separately: a node's rounds may lie in several folders, and only some may be wrong.
+        # Decide for each folder separately, because a node's rounds may be in several folders, of which one is wrong.
         for place in dict.fromkeys(path.parent for path, _, _ in used):
             here = [at for at, (path, _, _) in enumerate(used) if path.parent == place]
             bad = [at for at in here if at in untrue]
@@ -176,7 +183,10 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
 
 
 def _source_label(folder: Path) -> str:
-    """Shorten a folder's path to two parts below the working directory or ROOT, as full paths name people and hosts."""
+    """Return the last two components of a folder's path, relative to the working directory or to ROOT.
+
+    A folder elsewhere is represented by its name only. Full paths might reveal the names of people and hosts.
+    """
     whole = folder.resolve()
     for place in (Path.cwd().resolve(), ROOT):
         if whole.is_relative_to(place):
@@ -185,7 +195,7 @@ def _source_label(folder: Path) -> str:
 
 
 def _load_files(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
-    """Load a folder's files; return the unreadable ones separately with reasons."""
+    """Load a folder's round files; also return a list of the unreadable files with reasons."""
     loaded: list[_File] = []
     refused: list[dict[str, str]] = []
     for path in folder.files:
@@ -195,13 +205,13 @@ def _load_files(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
         except StudyError as fault:
             refused.append(refusal(path, str(fault)))
         except Exception as fault:
-            # Refuse only this file on unexpected errors; keep the others.
+            # On an unexpected error, refuse only this file, and use the others.
             refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
     return loaded, refused
 
 
 def _rename_node(table: arrow.Table, folder: Folder) -> arrow.Table:
-    """Replace other node ids in a table with the folder's own."""
+    """Replace the node ids of the folder's files in a table by the id in the folder's record."""
     node_id = folder.record["id"]
     if "node" in table.column_names:
         for name in {folder.file_id, *folder.other_ids} - {node_id}:
@@ -212,7 +222,7 @@ def _rename_node(table: arrow.Table, folder: Folder) -> arrow.Table:
 def _validate_together(
     folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]
 ) -> list[pd.DataFrame] | None:
-    """Validate all tables at once and return the samples per folder; None if any table is faulty."""
+    """Validate all tables at once and return the samples of each folder; return None if any table is faulty."""
     tables = [table for loaded in folders for _, table, _ in loaded]
     if not tables:
         return [empty_samples() for _ in folders]
@@ -235,9 +245,9 @@ def _validate_together(
 def _validate_each(
     loaded: Sequence[_File], record: dict[str, Any], refused: list[dict[str, str]]
 ) -> tuple[pd.DataFrame, list[_File]]:
-    """Validate files one by one; return the usable samples and files, and add the others to `refused`.
+    """Validate files one by one; return the usable samples and files, and add the other files to `refused`.
 
-    If two files hold the same round, the file with the round's name wins.
+    If two files contain the same round, the file whose name is the round's name is used.
     """
     readable: list[tuple[pd.DataFrame, _File]] = []
     for path, table, about in loaded:
@@ -271,7 +281,7 @@ def _round_keys(table: pd.DataFrame) -> set[tuple[Any, ...]]:
 
 
 def _check_origin(table: pd.DataFrame, record: dict[str, Any], file_of_round: dict[tuple[Any, ...], str]) -> None:
-    """Raise StudyError if a table has another node or origin, or repeats a round in `file_of_round`."""
+    """Raise StudyError if a table's node or origin is not the record's, or if a round is already in `file_of_round`."""
     for column, expected in (("node", record["id"]), ("origin", record["origin"])):
         mismatches = table.index[table[column] != expected]
         if len(mismatches):

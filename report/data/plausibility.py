@@ -1,6 +1,6 @@
-"""Plausibility checks for nodes: reject rates, clocks and bandwidths above any machine's, and inconsistent times.
+"""Plausibility checks for nodes: reject rates, clocks and bandwidths that no machine can reach, and inconsistent times.
 
-Limits are published figures from `data/reference`, or follow from the round's own records.
+The limits are published figures from `data/reference`, or follow from the metadata of the round.
 """
 
 from __future__ import annotations
@@ -24,28 +24,31 @@ from report.data.gpu_specs import find_gpu, gpu_specs
 from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import format_number
 
-# Margin over the highest measured clock: clock and rate are read at different moments, and cores may run at different
-# clocks. The published node reaches 0.99 times its limits.
+# Factor over the highest measured clock of a CPU, for the limits on its rates. Clock and rate are measured at different
+# moments, and cores may run at different clocks. The published node reaches 0.99 times its limits.
 MARGIN = 1.3
-# Margin over a chip's rated peak, which allows for number formats without a rating and for boost clocks.
+# Factor over a GPU's rated peak. It allows for number formats that have no rating, and for boost clocks.
 RATED_MARGIN = 4.0
-# Upper bound for GPU cache bandwidth, relative to GPU memory bandwidth.
+# Maximum ratio of the cache bandwidth of a GPU to its memory bandwidth.
 CACHES_OF_GPUS = 20.0
-# Margin over the fastest known CPU memory. It applies only to arrays more than BEYOND_CACHES times larger than all
-# caches, which must come from memory.
+# MEMORY_MARGIN: factor over the bandwidth of the fastest known CPU memory.
+# BEYOND_CACHES: this limit applies only to arrays that are more than this factor larger than all caches together,
+# because they must come from memory.
 MEMORY_MARGIN, BEYOND_CACHES = 1.5, 4.0
-# Lower bound for any call from Python; real calls take several times longer.
+# Minimum time for a call from Python. Real calls take several times longer.
 SHORTEST_CALL_S = 1e-8
-# Tolerance for durations by two clocks that must agree: a factor, plus some seconds.
+# Tolerance for two durations that different clocks measured. The longer duration may exceed the other by the factor
+# CLOCKS_AGREE, plus CLOCKS_AGREE_S seconds.
 CLOCKS_AGREE, CLOCKS_AGREE_S = 1.1, 0.5
-# Samples with several calls run back to back, so each must last at least this share of the time since the sample before
-# it (median over a series).
+# Minimum duration of a sample with several calls, as a fraction of the time since the previous sample, because such
+# samples follow one another directly. The median over the series must reach it.
 LEAST_SHARE = 0.05
-# Tolerance for counted work: libraries may choose another algorithm in another round.
+# Maximum ratio between the counted work of two rounds, because libraries may choose another algorithm in another round.
 SAME_WORK = 1.1
-# Tolerance for wrong clocks: a date counts as future if it is more than these seconds ahead.
+# A date is in the future if it is more than these seconds ahead of this machine's clock, which may be wrong.
 AHEAD_S = 86_400.0
-# Date on which this check was written. If our own clock is earlier, it is surely wrong, and dates are not checked.
+# Time at which this check was written. If this machine's clock shows an earlier time, the clock is wrong, and dates are
+# not checked.
 WRITTEN = datetime(2026, 11, 22, tzinfo=UTC).timestamp()
 FLOPS_PER_CYCLE, MATRIX, MATRIX_INT8 = "avx512.fp32_flop_per_cycle", "amx.bf16_flop_per_cycle", "amx.int8_ops_per_cycle"
 OUTER, CACHE, CLOCK = "sme.fp32_flop_per_cycle", "zen5.l1_bytes_per_cycle", "cpu.highest_clock_hz"
@@ -61,9 +64,10 @@ Fault = tuple[int, str]
 def faults(
     record: Mapping[str, Any], samples: pd.DataFrame, file: NDArray[np.int64], rounds: Sequence[Mapping[str, Any]]
 ) -> dict[int, str]:
-    """Map implausible files, by index, to the first reason.
+    """Return the index of each implausible file, with the first reason for which it is implausible.
 
-    samples: validated samples from one node. file: file index per sample, shape (samples,). rounds: metadata per file.
+    samples: validated samples from one node. file: for each sample, the index of its file, shape (samples,). rounds:
+    metadata of each file.
     """
     reasons: dict[int, str] = {}
     table = samples.reset_index(drop=True).assign(file=file)
@@ -92,14 +96,14 @@ def _figure(entry: str) -> float:
 
 
 def _first_per_file(table: pd.DataFrame, bad: pd.Series | NDArray[np.bool_]) -> list[Any]:
-    """Return the first bad row per file."""
+    """Return the first row of each file for which `bad` is true."""
     if not np.any(bad):
         return []
     return list(table[np.asarray(bad)].drop_duplicates("file").itertuples())
 
 
 def _label(row: Any) -> str:
-    """Format a sample's location: 'gemm on cpu, round 1, torch float32 {"k":64}, time 3'."""
+    """Format the position of a sample, for example 'gemm on cpu, round 1, torch float32 {"k":64}, time 3'."""
     words = " ".join(filter(None, (row.backend, row.dtype, row.params)))
     return f"{row.experiment} on {row.device}, round {row.round}, {words}, {row.metric} {row.sample}"
 
@@ -173,7 +177,7 @@ def _rate_faults(record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataF
 def _cpu_limits(
     record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataFrame
 ) -> tuple[Numbers, Numbers, str, str]:
-    """Return upper bounds for FLOP/s and B/s per sample on the CPU, each with its derivation."""
+    """Return upper bounds for FLOP/s and B/s of each sample on the CPU, and two texts that explain these bounds."""
     cpu = record["hardware"]["cpu"]
     cpu_rows = table[table["device"].eq("cpu")]
     clocks = [cpu_rows.loc[cpu_rows["metric"].eq("clock"), "value"].max(), cpu_rows["clock_mhz"].max() * 1e6]
@@ -203,7 +207,7 @@ def _cpu_limits(
 
 
 def _operations_per_cycle(cpu: Mapping[str, Any], dtype: str) -> float:
-    """Return the upper bound for operations per core and cycle, inversely proportional to the number size."""
+    """Return an upper bound for the operations per cycle of a core. It is larger for smaller number formats."""
     size = _SIZES.get(dtype, 1)
     x86 = str(cpu.get("architecture", "")).lower() in ("x86_64", "amd64", "i386", "i686")
     most = _figure(FLOPS_PER_CYCLE if x86 else OUTER) * 4 / size
@@ -213,7 +217,7 @@ def _operations_per_cycle(cpu: Mapping[str, Any], dtype: str) -> float:
 
 
 def _gpu_limits(record: Mapping[str, Any], device: str, timed: pd.DataFrame) -> tuple[Numbers, Numbers, str, str]:
-    """Return the bounds for a GPU, from its ratings, or from the fastest known GPU if this one is unknown."""
+    """Return the same bounds for a GPU, from its ratings, or from the fastest known GPU if the ratings are unknown."""
     rated, memory, name, memory_name = _figure(GPU), _figure(GPU_MEMORY), GPU, GPU_MEMORY
     gpu_name = next((device_record["name"] for device_record in record["devices"] if device_record["id"] == device), "")
     with suppress(StudyError):
@@ -232,7 +236,7 @@ def _gpu_limits(record: Mapping[str, Any], device: str, timed: pd.DataFrame) -> 
 
 
 def _duration_faults(seconds: pd.DataFrame, rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
-    """Find rounds whose samples take longer than the round itself."""
+    """Find rounds with contradictory durations, for example samples that take longer than the round itself."""
     spent = (seconds["value"] * seconds["calls"]).groupby(seconds["file"]).sum()
     last = seconds["elapsed_s"].groupby(seconds["file"]).max()
     faults: list[Fault] = []
@@ -258,7 +262,7 @@ def _duration_faults(seconds: pd.DataFrame, rounds: Sequence[Mapping[str, Any]])
 
 
 def _gap_faults(seconds: pd.DataFrame) -> list[Fault]:
-    """Find series whose samples take longer, or far less time, than the gaps between them."""
+    """Find series whose samples take more, or far less, time than passed from sample to sample by the round's clock."""
     columns = seconds[["file", "sample", "elapsed_s"]].to_numpy(float)
     follows = (np.diff(columns[:, 0]) == 0) & (np.diff(columns[:, 1]) == 1)
     gap = np.diff(columns[:, 2])
@@ -269,8 +273,8 @@ def _gap_faults(seconds: pd.DataFrame) -> list[Fault]:
     row_of = pd.Series(np.flatnonzero(usable) + 1).groupby(series[usable]).first()
     rows = seconds.iloc[row_of.to_numpy()].reset_index(drop=True)
     share = shares.to_numpy(float)
-    # The lower limit holds only for `time` with several calls per sample: a single call may be drawn from many, and
-    # other metrics may cover only one step of a call.
+    # Apply the lower limit only to `time` with several calls per sample. A sample with a single call may be selected
+    # from many calls, and other metrics may cover only one step of a call.
     low = (share < LEAST_SHARE) & rows["calls"].gt(1).to_numpy() & rows["metric"].eq("time").to_numpy()
     return [
         (row.file, f"{_label(row)}: its samples take {format_number(share[row.Index], 3)} times the time that passed "
@@ -280,7 +284,7 @@ def _gap_faults(seconds: pd.DataFrame) -> list[Fault]:
 
 
 def _work_faults(table: pd.DataFrame) -> list[Fault]:
-    """Find calls whose operations or bytes contradict their parameters or change between rounds."""
+    """Find calls whose operation count contradicts their parameters, or whose operations or bytes vary by round."""
     series = table[table["sample"].eq(0) & (table["flop"].notna() | table["bytes"].notna())].reset_index(drop=True)
     faults: list[Fault] = []
     for name in FLOP:
@@ -304,7 +308,7 @@ def _work_faults(table: pd.DataFrame) -> list[Fault]:
 
 
 def _declared_flop(experiment: str, params: str) -> float:
-    """Return the declared operations per call; nan if the parameters do not fit the experiment."""
+    """Return the operations per call that follow from the parameters; nan if these do not fit the experiment."""
     try:
         return float(FLOP[experiment](**json.loads(params)))
     except (TypeError, ValueError, OverflowError):

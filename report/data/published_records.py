@@ -1,7 +1,8 @@
 """Published measurements: read CSV files, sources and comparisons.
 
-Each source has one CSV file and an entry in sources.yaml. A record is a figure with its author, location, hardware and
-task. Two records are the same work if they agree in WORK. Values missing from a source stay empty.
+Each source has one CSV file and an entry in sources.yaml. A record is a figure with its author, its position in the
+source, its hardware and its task. Two records are measurements of the same work if they agree in the columns WORK.
+Values that a source does not state are empty.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from report import PACKAGE, ROOT
 
 PUBLISHED = ROOT / "data" / "published"
 SCHEMA = json.loads((PACKAGE / "schemas" / "published.schema.json").read_text(encoding="utf-8"))
-# Columns in every file, with descriptions for error messages and the schema.
+# Columns that every file has, with their descriptions for error messages and the schema.
 _COMMON = {
     "id": "Name of the record within its source",
     "measured_by": "Who ran it: a maker, an entrant, a user",
@@ -56,7 +57,7 @@ _COMMON = {
     "note": "What limits the figure",
 }
 COLUMNS = tuple(_COMMON)
-# Optional columns come last, in this order; absent ones read as empty.
+# All columns. The optional columns come last, in this order. If a file lacks an optional column, its values are empty.
 MEANING = {
     **_COMMON,
     "threads": "Threads at once on the whole GPU, also where the source tells those of one SM",
@@ -77,7 +78,7 @@ COUNTS = (
 )  # fmt: skip
 NUMBERS = (*COUNTS, "quality", "memory_bytes", "value", "low", "high")
 REQUIRED = ("id", "measured_by", "where", "url", "date", "device", "task", "model", "measure", "value", "unit")
-# Columns that must agree in two records for the same work.
+# Columns in which two records must agree to be measurements of the same work.
 WORK = ("task", "model", "setting", "batch", "measure")
 UNITS = {
     "time": "s",
@@ -94,9 +95,10 @@ UNITS = {
     "price": "USD",
     "price-per-hour": "USD/h",
 }
-# Measures where less is better. A comparison of speeds inverts them.
+# Measures for which a smaller value is better. A comparison of speeds inverts their ratios.
 LESS_IS_BETTER = ("time", "latency", "cycles", "energy", "power", "price", "price-per-hour")
-# Upper bounds for today's devices; a larger figure has a wrong unit.
+# Maximum values for today's hardware; for bandwidth, flops and power, the maximum of one device. A figure above its
+# maximum probably has a wrong unit, and is refused.
 MOST = {
     "bandwidth": 2e13,
     "flops": 2e16,
@@ -125,9 +127,9 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ratio between two records of the same work, `of` divided by `over`.
+    """Ratio of two records of the same work: the record `of` divided by the record `over`.
 
-    differs: columns from `WORK`, or the number format, in which the records may differ; `why` gives the reason.
+    differs: columns from `WORK`, or the number format, in which the records may differ. why: the reason for this.
     """
 
     id: str
@@ -140,7 +142,10 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Published:
-    """All records, with their `key` ('source/id'), sources by id, and declared comparisons."""
+    """Published measurements.
+
+    records: table of all records, with the columns `key` ('source/id'), `source` and MEANING. sources: sources by id.
+    """
 
     records: pd.DataFrame = field(default_factory=lambda: _frame([]))
     sources: Mapping[str, Record] = field(default_factory=dict)
@@ -152,15 +157,15 @@ class Published:
         return {str(row["key"]): {str(name): value for name, value in row.items()} for row in rows}
 
     def family(self, source: str) -> str:
-        """Return the source's family: sources in a family are not independent."""
+        """Return the family of a source. Sources of the same family are not independent of each other."""
         return str(self.sources[source].get("family", source))
 
 
 def read_published(directory: Path) -> Published:
-    """Read all published measurements under `directory`; empty if the folder is missing.
+    """Read all published measurements under `directory`. The result is empty if this folder is missing.
 
-    Raises StudyError with file and line if a record lacks its source, unit or hardware, a figure is physically
-    impossible, or a comparison is between unlike work.
+    Raises StudyError with file and line if a record lacks its source, unit or hardware, if a figure is physically
+    impossible, or if the records in a comparison are of different work.
     """
     listing = directory / "sources.yaml"
     if not directory.is_dir():
@@ -216,7 +221,7 @@ def _read_records(path: Path, source: str) -> Iterator[Record]:
 
 
 def _record_faults(row: Mapping[str, str]) -> Iterator[str]:
-    """Yield a message per fault in a record."""
+    """Yield a message for each fault in a record."""
     for name, pattern, wanted in (
         ("id", _ID, "small letters, digits, dots, hyphens"),
         ("url", _URL, "an https address: a record needs its source"),
@@ -242,7 +247,7 @@ def _record_faults(row: Mapping[str, str]) -> Iterator[str]:
 
 
 def _number_faults(row: Mapping[str, str]) -> Iterator[str]:
-    """Yield a message per faulty number in a record."""
+    """Yield a message for each faulty number in a record."""
     numbers: dict[str, float] = {}
     for name in NUMBERS:
         if not row[name]:
@@ -271,7 +276,10 @@ def _number_faults(row: Mapping[str, str]) -> Iterator[str]:
 
 
 def _read_comparisons(path: Path, published: Published) -> Iterator[Comparison]:
-    """Read the declared comparisons. Raises StudyError if records differ in columns missing from `differs`."""
+    """Read the declared comparisons.
+
+    Raises StudyError for a fault, for example if the two records differ in a column of WORK that `differs` lacks.
+    """
     if not path.exists():
         return
     names = set[str]()
@@ -302,10 +310,10 @@ def _read_comparisons(path: Path, published: Published) -> Iterator[Comparison]:
         yield pair
 
 
-# Measures that do not depend on the number format.
+# Measures that can be compared without knowing the number formats of the two records.
 _FORMAT_FREE = ("bandwidth", "latency", "time", "price", "price-per-hour", "count", "cycles")
 
 
 def _differ(left: Any, right: Any) -> bool:
-    """True if two values differ; two NaN are equal."""
+    """True if two values differ. Two NaN count as equal."""
     return not (left == right or (left != left and right != right))

@@ -1,4 +1,4 @@
-"""Reference figures: read, validate and format published figures."""
+"""Reference figures, which are published figures with their sources: read, validate and format them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = json.loads((PACKAGE / "schemas" / "reference.schema.json").read_text(en
 
 
 def read_reference(directory: Path) -> dict[str, dict[str, Any]]:
-    """Read all reference entries under `directory` (*.yaml), by id; empty if the folder is missing.
+    """Read the reference entries in the YAML files in `directory`, by id. The dict is empty if the folder is missing.
 
     Raises StudyError if a file breaks the schema, an id is used twice, or a value lies outside its range.
     """
@@ -49,18 +49,18 @@ def read_entries(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def source_record(entry: dict[str, Any]) -> dict[str, str]:
-    """Return an entry's source with its date and status, for the list in the report."""
+    """Return an entry's source with its date and status, for the report's list of sources."""
     return {**entry["source"], "date": entry["date"], "status": entry["status"]}
 
 
 def format_figure(entry: Mapping[str, Any]) -> str:
-    """Format an entry's figure: '3.35 TB/s', '780 [650, 780] GB/s', 'yes', '2022' for a year, 'no figure'."""
+    """Format an entry's figure, as in '3.35 TB/s', '780 [650, 780] GB/s', 'yes', '2022' or 'no figure'."""
     value = entry.get("value")
     if value is None:
         return "no figure"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    # A year takes no thousands separator.
+    # Format a year without a thousands separator.
     if str(entry["what"]).startswith("Year "):
         return f"{value:g}"
     low, high = (float(entry.get(end, value)) for end in ("low", "high"))

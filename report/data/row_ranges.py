@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def format_ranges(numbers: Sequence[int]) -> str:
-    """Format row numbers as sorted ranges: '3-5 9'."""
+    """Format row numbers as sorted ranges, as in '3-5 9' for 3, 4, 5 and 9."""
     runs: list[list[int]] = []
     for number in sorted(set(numbers)):
         if runs and number == runs[-1][1] + 1:
@@ -17,6 +17,6 @@ def format_ranges(numbers: Sequence[int]) -> str:
 
 
 def parse_ranges(text: str) -> list[int]:
-    """Parse text from `format_ranges` back to row numbers."""
+    """Parse a text from `format_ranges`; return the row numbers."""
     ends = [[int(end) for end in run.split("-")] for run in text.split()]
     return [number for run in ends for number in range(run[0], run[-1] + 1)]

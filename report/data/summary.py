@@ -13,9 +13,9 @@ from report.data import disturbances
 
 POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
 SERIES = [*POINT, "metric"]
-# Points that agree in these columns form a group, in which their variances are moderated together.
+# Series that agree in these columns form a group. The variances of a group's series are moderated together.
 GROUP = ["node", "experiment", "device", "metric"]
-# Counted or computed metrics, not timed: exact if equal in every round.
+# Metrics that are counted or computed, not timed. Such a metric is exact if its value is equal in all rounds.
 COUNTED = {
     "repeat_share", "matmul_flop_share", "differing_share", "flushed_share", "distinct_results", "fingerprint",
     "spread_ulp", "spread_median_ulp", "spread_relative", "error_ulp",
@@ -56,9 +56,10 @@ _NUMBERS = ["threads", "round", "value", "flop", "bytes", "error", "tolerance", 
 
 
 def summarise(samples: pd.DataFrame) -> pd.DataFrame:
-    """Summarise samples to one row per point and metric, with columns POINT and COLUMNS, in order.
+    """Summarise samples to one row per point and metric, with the columns POINT and COLUMNS, sorted by SERIES.
 
-    Input text may be strings, objects or categories; output text is strings. Raises StudyError if a text is missing.
+    Text columns of `samples` may be strings, objects or categories; text columns of the result are strings. Raises
+    StudyError if a text is missing.
     """
     columns = [*POINT, *COLUMNS]
     if not len(samples):
@@ -76,7 +77,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         )
         .sort("series")
     )
-    # Use failed rounds only for series without ok rounds.
+    # Use samples that failed only for series without any sample that is ok.
     used = rows.filter(ok | (pl.col("n_ok") == 0))
     numbers = used.group_by("series").agg(
         *(pl.col(name).drop_nans().median() for name in ("flop", "bytes")),
@@ -111,7 +112,10 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
 
 
 def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
-    """Add to each sample its series number (from 0, sorted by SERIES) and that series' count of ok samples."""
+    """Add the columns `series` and `n_ok` to the samples.
+
+    series: number of the sample's series, from 0 in the order of SERIES. n_ok: number of ok samples in this series.
+    """
     for name in _TEXT:
         missing = samples[name].isna().to_numpy()
         if missing.any():
@@ -126,7 +130,7 @@ def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
 
 
 def _most_common(table: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Find each series' most common non-empty text, ties broken alphabetically."""
+    """Return each series' most common text that is not empty; of equally common texts, the alphabetically first."""
     return (
         table.filter(pl.col(name) != "")
         .group_by("series", name)
@@ -138,14 +142,15 @@ def _most_common(table: pl.DataFrame, name: str) -> pl.DataFrame:
 
 
 def _round_medians(good: pl.DataFrame) -> pl.DataFrame:
-    """Compute the median and its relative half-width per series and round, sorted by series."""
+    """Compute each round's median and the relative half-width of its 95% interval, sorted by series and round."""
     values, n = pl.col("value"), pl.len()
     reach = 1.96 * n.cast(pl.Float64).sqrt()
     low = ((n - reach) / 2).floor().clip(0).cast(pl.Int64)
     high = pl.min_horizontal(n - 1, ((n + reach) / 2).ceil().cast(pl.Int64))
-    # Order statistics, after Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems (SC15).
+    # The interval's ends are order statistics, from Hoefler & Belli, Scientific Benchmarking of Parallel Computing
+    # Systems (SC15).
     half = (values.get(high) - values.get(low)) / 2 / values.median()
-    # Sort all rounds at once: sorting per round takes four times as long.
+    # Sort all rounds at once, because sorting each round separately takes four times as long.
     return (
         good.sort("series", "round", "value")
         .group_by("series", "round", maintain_order=True)
@@ -154,7 +159,7 @@ def _round_medians(good: pl.DataFrame) -> pl.DataFrame:
 
 
 def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, NDArray[np.float64]], set[int]]:
-    """Compute estimates and intervals per series, and the set of exact series."""
+    """Compute the estimate and interval of each series; also return the set of exact series."""
     counted = rounds.group_by("series", maintain_order=True).len()
     at, n = counted["series"].to_numpy(), counted["len"].to_numpy().astype(np.intp)
     medians = rounds["median"].to_numpy()
@@ -163,7 +168,8 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
     shares, positive = (here["unit"] == "1").to_numpy(), np.ones(len(at), dtype=bool)
     if len(at):
         positive = np.minimum.reduceat(medians, np.cumsum(n) - n) > 0
-    # Use one scale for a whole group: linear if it has only shares, or a round's median without a logarithm, else log.
+    # Use the same scale for all series of a group. It is linear if all series are shares, or if a round's median has no
+    # logarithm because it is not positive. Otherwise it is the log scale.
     share = np.bincount(group, ~shares)[group] == 0
     linear = share | (np.bincount(group, ~positive)[group] > 0)
     metrics = here["metric"].to_list()
@@ -185,7 +191,7 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
 def _round_flags(
     series: pl.DataFrame, rounds: pl.DataFrame, exact: set[int]
 ) -> dict[int, list[disturbances.FlagSummary]]:
-    """Return the flags that concern rounds, by series: unstable, exact."""
+    """Return the flags `unstable` and `exact` by series, which follow from a comparison of rounds."""
     scaled = series.filter(pl.col("unit") != "1").select("series")
     flags: dict[int, list[disturbances.FlagSummary]] = {
         at: [flag] for at, flag in disturbances.unstable_series(rounds.join(scaled, on="series", how="semi")).items()

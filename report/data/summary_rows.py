@@ -1,4 +1,4 @@
-"""Summary rows, looked up by number and formatted as text."""
+"""Summary rows: read them by number, and format them as text."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
 
     path = folder / "summary.parquet"
     try:
-        # Summaries from earlier editions lack some columns.
+        # Summaries from earlier editions lack some of these columns.
         available = set(parquet.read_schema(path).names)
         columns = [name for name in _COLUMNS if name in available]
         table = parquet.read_table(path, columns=columns, filters=[("row", "in", sorted(numbers))])
@@ -42,9 +42,9 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
 
 
 def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, float]]:
-    """Return for each round behind a summary row its number, its count of ok samples and its median.
+    """Return the rounds of a summary row: for each round, its number, its number of ok samples and its median.
 
-    Empty if the folder holds no samples, as in an edition.
+    The list is empty if the folder contains no samples, as in an edition.
     """
     import polars as pl
 
@@ -60,7 +60,7 @@ def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, fl
 
 
 def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Format a row as two (head, text) lines: its point, and its measurement."""
+    """Format a summary row as two lines, each a pair (head, text). They state the point and its measured value."""
     params = ", ".join(f"{name}={value}" for name, value in json.loads(row["params"]).items())
     threads = format_count(row["threads"], "thread") if row["threads"] else ""
     point = ", ".join(filter(None, (row["backend"], row["dtype"], threads, params)))

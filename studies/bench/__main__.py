@@ -27,15 +27,15 @@ from experiments.lock import node_lock
 from experiments.sweep import read_preset
 from studies.bench import aa_study, bench_points, core_over_bare
 
-# Seconds to watch the machine's load.
+# Seconds for which the machine's load is watched before measuring.
 WATCH_S = 5.0
 ANYWAY_VARIABLE = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
-# Target range for the share of intervals that cover the true ratio, and the page template.
+# Target range for the fraction of the intervals that contain the true ratio.
 SHARE_BAND = (0.93, 0.97)
 TEMPLATE = Path(__file__).with_name("page.md")
-# Points for `--quick`, which cover every code path.
+# Labels of the points for `--quick`. Together they cover every code path.
 QUICK = ("triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread")
 # Seconds to wait for another measurement on this machine to end.
 LOCK_WAIT_S = 30
@@ -91,7 +91,7 @@ def _measure(quick: bool) -> dict[str, Any]:
         "aa": aa_study.measure(chosen, limits, runs, rounds),
         "ended_utc": utc_time(),
     }
-    # Describe the machine in a new process, in which libraries choose the same kernels as in measuring processes.
+    # Describe the machine in a new process, because there libraries choose the same kernels as in measuring processes.
     probe = [sys.executable, "-m", "experiments", "probe"]
     return {**data, "machine": json.loads(subprocess.check_output(probe))}
 

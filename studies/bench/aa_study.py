@@ -32,22 +32,25 @@ from studies.bench.bench_points import Case, build_call
 from studies.bench.core_over_bare import LEVEL, print_progress, start_child
 
 TARGET_HALF_WIDTH = 0.01
-# Keys for the two methods in the raw data.
+# Keys of the two methods in the raw data.
 STUDY, TORCH = "study", "blocked_autorange"
 NAMES = {STUDY: "this study", TORCH: "torch blocked_autorange"}
-# Ratios for a normal distribution: interquartile range over standard deviation, and standard error of the median over
-# standard error of the mean.
+# Ratios for a normal distribution.
+# IQR_PER_SIGMA: interquartile range divided by standard deviation.
+# MEDIAN_PER_MEAN: standard error of the median divided by standard error of the mean, in large samples.
 IQR_PER_SIGMA, MEDIAN_PER_MEAN = 1.349, math.sqrt(math.pi / 2)
 
-# One method's results by point label.
+# Results of one method, by the point's label.
 Points = dict[str, dict[str, Any]]
 
 
 def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: int) -> dict[str, Any]:
-    """Measure with both methods in turn. limits: a preset's target, point_s, round_s, max_samples.
+    """Measure the points with this study and with torch, in each of several runs.
 
-    Returns {points, left_out, experiments, runs: [{study: [Points per round], blocked_autorange: Points}]}. Raises
-    StudyError if nothing could be measured.
+    limits: a preset's values for target, point_s, round_s and max_samples. Returns a dict with the keys points
+    (labels), left_out (reasons by label), experiments (names by label) and runs. Each run is a dict {"study": a list
+    with the Points of each round, "blocked_autorange": Points}. Raises StudyError if no point was measured in at least
+    two rounds of every run.
     """
     found: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
@@ -75,9 +78,9 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
 
 
 def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number: int) -> Points:
-    """Measure one round, in one process per experiment as in the workflow; return {median, flagged, wall_s} per point.
+    """Measure one round with this study; return {median, flagged, wall_s} for each point.
 
-    flagged: flagged samples divided by all samples.
+    As in the workflow, each experiment has its own process. flagged: fraction of the samples that have flags.
     """
     found: Points = {}
     for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):
@@ -112,7 +115,7 @@ def run_torch(labels: Sequence[str]) -> Points:
     process.send({"labels": labels})
     found: Points = process.answer(None)
     process.stop()
-    # Split the process start time among the points.
+    # Divide the time to start the process equally among the points.
     start = (time.perf_counter() - begun - sum(point["wall_s"] for point in found.values())) / len(found)
     return {label: {**point, "wall_s": point["wall_s"] + start} for label, point in found.items()}
 
@@ -123,7 +126,7 @@ def time_with_torch(label: str) -> dict[str, Any]:
 
     begun = time.perf_counter()
     call, threads = build_call(label)
-    # Timer's default is one thread.
+    # Without num_threads, Timer would use one thread.
     seen = Timer("call()", globals={"call": call}, num_threads=threads).blocked_autorange()
     del call
     gc.collect()
@@ -131,10 +134,11 @@ def time_with_torch(label: str) -> dict[str, Any]:
 
 
 def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Floats, Floats, Floats]:
-    """Return log time, standard error (nan if unknown) and degrees of freedom in one run, each in shape (points,).
+    """Return one run's log times, their standard errors (nan if unknown) and degrees of freedom.
 
-    The study's values are computed as in the report, with variances moderated within an experiment; torch's values as
-    for independent normal values.
+    Each array has the shape (points,). The study's values are computed as in the report, where the variances of an
+    experiment's points are moderated together. Torch's values are computed as if its samples were independent and
+    normally distributed.
     """
     labels = raw["points"]
     if method == STUDY:
@@ -149,11 +153,12 @@ def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple
 
 @dataclass(frozen=True)
 class Coverage:
-    """Coverage: how many intervals contain 1 if the true ratio is 1.
+    """Coverage: the fraction of the intervals for a ratio that contain its true value, which is 1 in an A/A study.
 
-    pairs, unknown: number of ratios with and without an interval. share, low, high: share of the intervals that contain
-    1, with its binomial 95% interval (Clopper and Pearson). half: median relative half-width. factor: the number by
-    which all half-widths must be multiplied so that 95% of the intervals contain 1.
+    pairs: number of ratios with an interval. unknown: number of ratios without an interval. share: fraction of the
+    intervals that contain 1. low, high: ends of the 95% binomial interval for `share` (Clopper and Pearson). half:
+    median relative half-width. factor: number by which all half-widths must be multiplied so that 95% of the intervals
+    contain 1.
     """
 
     pairs: int
@@ -166,7 +171,10 @@ class Coverage:
 
 
 def coverage(logs: Floats, halves: Floats) -> Coverage:
-    """Return the coverage. logs: log ratios whose true value is 0. halves: half-widths, nan if unknown."""
+    """Return the coverage of the intervals logs ± halves.
+
+    logs: logarithms of ratios; their true value is 0. halves: half-widths of the intervals, nan if unknown.
+    """
     known = np.isfinite(halves)
     apart, half = np.abs(logs[known]), halves[known]
     pairs, unknown = len(half), int(np.sum(~known))
@@ -176,13 +184,13 @@ def coverage(logs: Floats, halves: Floats) -> Coverage:
     low, high = binomtest(covered, pairs).proportion_ci(LEVEL, method="exact")
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.where(apart == 0, 0.0, apart / half)
-    # Take the smallest sufficient factor, without interpolation between pairs.
+    # Take the smallest factor that is sufficient. Interpolation between two pairs could make it too small.
     factor = float(np.quantile(needed, LEVEL, method="inverted_cdf"))
     return Coverage(pairs, unknown, covered / pairs, float(low), float(high), float(np.median(half)), factor)
 
 
 def coverage_outcome(result: Coverage, band: tuple[float, float]) -> str:
-    """Compare a coverage with its target range. If it misses the range, tell if chance may explain that."""
+    """Compare a coverage with its target range. If it is outside the range, tell if chance may explain this."""
     if not result.pairs:
         return "missed: no intervals"
     if band[0] <= result.share <= band[1]:
@@ -195,9 +203,9 @@ def coverage_outcome(result: Coverage, band: tuple[float, float]) -> str:
 def method_row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float]:
     """Return a method's coverage over all pairs of runs, its seconds for one run, and its seconds to reach ±1%.
 
-    The seconds are medians over points and runs. Averaging runs narrows an interval with the square root of their
-    number, so ±1% takes the seconds of one run times (half-width / 1%)², and at least those of one run. The half-width
-    is first multiplied by the factor at which 95% of the intervals contain 1.
+    The seconds are medians over points and runs. The half-width of an average over runs falls with the square root of
+    the number of runs. Therefore ±1% takes the seconds of one run times (half-width / 1%)², but at least the seconds of
+    one run. The half-width is first multiplied by Coverage.factor, so that 95% of the intervals contain 1.
     """
     estimates = [estimate_run(raw, method, run) for run in raw["runs"]]
     pairs = list(combinations(estimates, 2))
@@ -213,7 +221,7 @@ def method_row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float
 
 
 def flagged_share(raw: dict[str, Any]) -> float:
-    """Return the flagged share among the study's samples, averaged over points and rounds."""
+    """Return the fraction of the study's samples that have flags, averaged over points and rounds."""
     rounds = [each for run in raw["runs"] for each in run[STUDY]]
     return mean(each[label]["flagged"] for each in rounds for label in raw["points"] if label in each)
 

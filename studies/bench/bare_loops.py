@@ -1,8 +1,9 @@
-"""Bare timing loops around a compiled triad and library calls, to compare with the measuring core.
+"""Bare timing loops around a compiled triad and around library calls, to compare with the measuring core.
 
-`studies.bench.core_over_bare` runs this module as a child process. Like `experiments.worker`, it reads and writes one
-JSON object per line. Operands are allocated as in the project, because memory pages and alignment decide rates, and
-products cycle through several operands. The code that calls and times them is not the project's.
+`studies.bench.core_over_bare` runs this module as a child process. Like `experiments.worker`, this module reads and
+writes one JSON object per line. Operands are allocated as in the measuring core, because memory pages and alignment
+affect the rates. Successive products use different operands, as in the core. The code that calls and times the kernels
+is independent of the core.
 """
 
 from __future__ import annotations
@@ -26,15 +27,18 @@ from experiments.children import answer_sender
 SCALAR = 3.0
 WARM_SHARE = 1 / 3
 LEAST_TIMED = 3
-# Minimum seconds of a timed loop, so that starting threads and reading the clock hardly count.
+# Minimum seconds of a timed loop. In shorter loops, starting threads and reading the clock would take much of the time.
 LEAST_LOOP_S = 5e-3
 
-# Call that returns seconds per pass.
+# Function that runs the work and returns the seconds per pass.
 TimedCall = Callable[[], float]
 
 
 def compile_triad(folder: Path, vector_bytes: int) -> tuple[str, str]:
-    """Compile stream.c; return (shared library, compiler and options), or ("", reason) without C compiler or OpenMP."""
+    """Compile stream.c; return the path of the shared library, and the compiler with its options.
+
+    Without a C compiler or OpenMP, returns "" and the reason.
+    """
     compiler = shutil.which("gcc") or shutil.which("cc") or "cc"
     # Use the vector width of the project's kernel, because gcc alone would halve it on some cores.
     wide = ["-mprefer-vector-width=512"] if vector_bytes == 64 else []
@@ -53,7 +57,7 @@ def compile_triad(folder: Path, vector_bytes: int) -> tuple[str, str]:
 
 
 def make_triad(library: str, footprint: int, threads: int) -> tuple[TimedCall, float]:
-    """Return a function that runs passes and returns seconds per pass, and the bytes that one pass moves."""
+    """Return a function that runs the triad and returns the seconds per pass; also return the bytes per pass."""
     from experiments.kernels.llvm_compile import aligned_array
     from experiments.workload import Dtype
 
@@ -76,7 +80,7 @@ def make_triad(library: str, footprint: int, threads: int) -> tuple[TimedCall, f
 
 
 def make_gemm(library: str, n: int, dtype: str, threads: int) -> tuple[TimedCall, float]:
-    """Return a function that computes one product and returns its seconds, and the FLOP per product."""
+    """Return a function that computes one matrix product and returns its seconds; also return the FLOP per product."""
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -101,7 +105,7 @@ def make_gemm(library: str, n: int, dtype: str, threads: int) -> tuple[TimedCall
     a, b = torch.randn(n, n, dtype=kind), torch.randn(n, n, dtype=kind)
     calls = [call() for _ in range(copies)]
     rows = a[:8].double() @ b.double()
-    # Call each once to allocate the pages for results before timing.
+    # Call each function once before timing, so that the memory pages for the results are allocated.
     first, *_others = [call() for call in calls]
     error = torch.linalg.norm(first[:8].double() - rows) / torch.linalg.norm(rows)
     if not error < 1e-4:
@@ -118,7 +122,10 @@ def make_gemm(library: str, n: int, dtype: str, threads: int) -> tuple[TimedCall
 
 
 def time_calls(once: TimedCall, seconds: float) -> list[float]:
-    """Call `once` for `seconds` and return times. The first third is warm-up; at least LEAST_TIMED calls are timed."""
+    """Call `once` repeatedly for `seconds`, and return the times that it returns after the warm-up.
+
+    The warm-up is the first third of `seconds`. At least LEAST_TIMED times are returned, even if this takes longer.
+    """
     begun = time.monotonic()
     while time.monotonic() - begun < seconds * WARM_SHARE:
         once()
@@ -129,7 +136,10 @@ def time_calls(once: TimedCall, seconds: float) -> list[float]:
 
 
 def run_order(order: dict[str, Any]) -> dict[str, Any]:
-    """Run an order {experiment, params, library, seconds}; return {rate} per second, or {reason} if that fails."""
+    """Run an order, a dict {experiment, params, library, seconds}.
+
+    Returns {rate: FLOP or bytes per second}, or {reason: text} if the run fails.
+    """
     params = order["params"]
     try:
         if order["experiment"] == "bandwidth":

@@ -11,8 +11,8 @@ from experiments import hardware
 from experiments.registry import convert_params, get_experiment
 
 LIBRARIES = {"numpy": "OpenBLAS", "torch": "MKL", "onednn": "oneDNN"}
-# This list keeps the device and the workload from the last `build_call` alive, because kernels hold bare addresses, and
-# a device's thread limit ends with the device.
+# This list keeps the device and the workload from the last `build_call` alive. Kernels use the addresses of the
+# workload's arrays, and the thread limit ends when the device is deleted.
 _referenced: list[object] = []
 
 
@@ -20,8 +20,8 @@ _referenced: list[object] = []
 class Case:
     """Point with its label.
 
-    group: `core_over_bare` moderates the variances of points in the same group. It is empty for a point without a bare
-    loop.
+    group: name of the points whose variances `core_over_bare` moderates together; empty for a point that has no bare
+    loop to compare with.
     """
 
     label: str
@@ -31,7 +31,11 @@ class Case:
 
 
 def bench_cases() -> list[Case]:
-    """List the points: a chain and multiply-adds on one thread, and triads and products on one thread and on all."""
+    """List the points of the benchmark.
+
+    A chain of dependent operations and a multiply-add kernel run on one thread. Triads and matrix products run on one
+    thread and on all threads.
+    """
     fma = {"kernel": "fma", "dtype": "float32", "backend": "llvm", "threads": 1, "loops": 1_000_000}
     listed_cases = [
         Case("chain", "", "clock", {"backend": "llvm", "threads": 1, "chain": 20_000_000}),
@@ -53,9 +57,10 @@ def bench_cases() -> list[Case]:
 
 
 def build_call(label: str) -> tuple[Callable[[], object], int]:
-    """Return the function to time and its thread count; valid until the next `build_call`.
+    """Return the function to time for a point, and its thread count.
 
-    Each call uses the next set of operands, as in the measuring core.
+    The function is valid until the next call of `build_call`. Each time it is called, it uses the next set of operands,
+    as in the measuring core.
     """
     from experiments.devices.cpu import CpuDevice
 

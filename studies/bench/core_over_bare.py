@@ -1,7 +1,7 @@
-"""Rates from the measuring core divided by rates from a bare loop, per point.
+"""Rates from the measuring core divided by rates from a bare loop, for each point.
 
-Each repetition starts one process for the core and one for the bare loop, which measure each point one after the other.
-Their order changes from point to point and from repetition to repetition (A B, B A).
+Each repetition starts one process for the core and one for the bare loop. The two processes measure each point one
+after the other. The process that measures first alternates from point to point and from repetition to repetition.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ def start_child(module: str) -> Child:
 
 
 def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> dict[str, Any]:
-    """Measure; return {peers, points: [{group, label, unit, project, peer}], left_out}.
+    """Measure the points with the core and with bare loops.
 
-    project, peer: rates per second from the core and from the bare loop, one per repetition. policy: {target, budget_s,
-    max_samples} for a point. Raises ChildError.
+    policy: {target, budget_s, max_samples} for a point. Returns a dict with the keys peers (description of each group's
+    bare loop), points, and left_out (reasons by label). Each point is a dict {group, label, unit, project, peer}.
+    project and peer are lists with a rate per second for each repetition, from the core and from the bare loop. Raises
+    ChildError.
     """
     rates: dict[str, list[list[float]]] = {case.label: [] for case in cases}
     left_out: dict[str, str] = {}
@@ -75,7 +77,7 @@ def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> 
 
 
 def _rate_from_answer(answer: dict[str, Any]) -> dict[str, Any]:
-    """Convert the core's answer to {rate: FLOP or bytes per second}, or to {reason} if it measured nothing."""
+    """Convert the core's answer to {rate: FLOP or bytes per second}, or to {reason: text} if it has no measurement."""
     if answer["status"] != "ok":
         return {"reason": answer["reason"]}
     values = next(series["values"] for series in answer["parts"][0]["series"] if series["metric"] == "time")
@@ -83,9 +85,11 @@ def _rate_from_answer(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def point_ratios(raw: dict[str, Any]) -> pd.DataFrame:
-    """Return per point its label, unit, the bare loop's median `rate`, and the `ratio` with `low` and `high`.
+    """Return a table with a row for each point: its `label`, `unit`, `rate`, `ratio`, `low` and `high`.
 
-    Intervals are over repetitions, on the log scale, with variances moderated within a group as in the report.
+    rate: median rate of the bare loop. ratio: the core's rate divided by the bare loop's rate. low, high: ends of the
+    interval for the ratio, computed on the log scale from the spread between repetitions. The variances in a group are
+    moderated together, as in the report.
     """
     table = pd.DataFrame(raw["points"])
     group, _ = pd.factorize(table["group"])
@@ -101,7 +105,10 @@ def point_ratios(raw: dict[str, Any]) -> pd.DataFrame:
 
 
 def band_outcome(low: float, high: float, band: tuple[float, float] = BAND) -> str:
-    """Compare an interval with a target band: "met" (inside), "missed: …" (outside) or "undecided: …"."""
+    """Compare an interval with a target range.
+
+    Returns "met" if the interval is inside, "missed: …" if it is outside, and "undecided: …" if it is partly inside.
+    """
     if band[0] <= low and high <= band[1]:
         return "met"
     if high < band[0] or low > band[1]:

@@ -42,9 +42,10 @@ from studies.calibration.simulated_machines import (
 
 ANSWERS = ["supported", "challenged", "depends", "undecided"]
 _OUTCOMES = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
-# Distances of the threshold from the truth, other than 0, in median widths of the drawn interval.
+# Distances of the threshold from the true value that are simulated besides 0. The unit is the median width of the
+# interval that the report draws.
 WIDTHS = (1, 2, 5)
-# Points simulated at a time, to bound the memory.
+# Maximum number of points to simulate at a time, to limit memory use.
 _BATCH_POINTS = 10_000
 GPU = "cuda:0"
 _SPEEDUP, _CROSSOVER_SIZE = 10.0, 16.0
@@ -54,10 +55,10 @@ _SPEEDUP, _CROSSOVER_SIZE = 10.0, 16.0
 class Question:
     """Question that the engine answers for each simulated node.
 
-    truth: returns true times in s, broadcastable to (devices, points). threshold: returns the true value, shifted by
-    its argument to the side on which the truth supports the claim (in logarithms, or in exponents for a trend).
-    per_node: one trial is a node with all its points; otherwise each compared case is a trial. shifts: also ask with
-    shifted thresholds.
+    truth: returns the true times in s, in a shape that broadcasts to (devices, points). threshold: returns the true
+    value, shifted by the argument in the direction in which the truth supports the claim. The argument is a difference
+    of logarithms, or of exponents for a trend. per_node: if true, a trial is a node with all its points; otherwise each
+    case that is compared with the threshold is a trial. shifts: also simulate shifted thresholds.
     """
 
     says: str
@@ -72,12 +73,16 @@ class Question:
 
 
 def _four_above(machines: Machines) -> Floats:
-    """Return times in which four points are at twice the threshold and all others at the threshold."""
+    """Return true times: twice the threshold for four points, and the threshold itself for all other points."""
     return np.where(np.arange(machines.points) < 4, 2.0, 1.0)
 
 
 def _crossing_times(machines: Machines) -> Floats:
-    """Return the times of a CPU and a GPU. The CPU's grow by a seventh per doubling, and equal the GPU's at size 16."""
+    """Return the true times of a CPU and a GPU.
+
+    The GPU's time is constant. The CPU's time grows by a seventh when the size doubles, and equals the GPU's time at
+    size 16.
+    """
     return np.stack([(point_sizes(machines) / _CROSSOVER_SIZE) ** 0.2, np.ones(machines.points)])
 
 
@@ -121,7 +126,10 @@ QUESTIONS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """Row of the table to simulate. nodes: number of independent nodes."""
+    """Simulation for one row of the table.
+
+    rounds: number per point. points: number per device. nodes: number of independent nodes.
+    """
 
     noise: Noise
     rounds: int
@@ -139,7 +147,7 @@ USUAL = Noise(unequal=3)
 EVERYTHING = Noise(unequal=3, heavy=True, shared=0.25, outliers=0.05, disturbed=0.02, drift=0.02)
 
 SETTINGS = (
-    # Few rounds.
+    # These settings vary the numbers of rounds, points and nodes.
     Setting(USUAL, 1, 10, 100),
     Setting(USUAL, 2, 10, 4_000),
     Setting(USUAL, 3, 40, 1_000),
@@ -150,7 +158,7 @@ SETTINGS = (
     Setting(USUAL, 3, 2, 16_000),
     Setting(USUAL, 5, 2, 16_000),
     Setting(USUAL, 3, 1, 30_000),
-    # Noise kinds.
+    # These settings vary the noise.
     Setting(Noise(0.005, 0.003), 3, 40, 1_000),
     Setting(Noise(0.1, 0.03, unequal=5), 3, 40, 1_000),
     Setting(Noise(unequal=3, heavy=True), 3, 40, 1_000),
@@ -166,7 +174,7 @@ SETTINGS = (
     Setting(Noise(unequal=3, shared=0.8), 5, 10, 4_000),
     Setting(EVERYTHING, 3, 40, 2_000),
     Setting(EVERYTHING, 5, 10, 4_000),
-    # Rules.
+    # These settings vary the verdict rule.
     Setting(USUAL, 5, 10, 4_000, "at most"),
     Setting(USUAL, 5, 10, 4_000, "within"),
     Setting(USUAL, 5, 10, 2_000, "ratio"),
@@ -176,10 +184,11 @@ SETTINGS = (
 
 
 def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
-    """Simulate a setting with the truth at the threshold and at the distances WIDTHS; return a table row.
+    """Simulate a setting; return a table row with the frequency of each answer.
 
-    The row's width is the median width of the drawn interval, relative, or in exponents for a trend; None without
-    intervals.
+    The threshold is first at the true value, and then at the distances WIDTHS from it. The row's `width` is the median
+    width of the interval that the report draws: a difference of logarithms, or of exponents for a trend. It is None if
+    there are no intervals.
     """
     question, random = setting.question, np.random.default_rng(seed)
     found: list[tuple[pd.DataFrame, Floats]] = []
@@ -188,7 +197,7 @@ def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
         found.append(_count_answers(question, cases, 0.0))
     at, widths = pd.concat([counts for counts, _ in found]), np.concatenate([widths for _, widths in found])
     width = float(np.nanmedian(widths)) if np.isfinite(widths).any() else None
-    # Only the last batch is counted here, because the share of right answers needs fewer trials.
+    # Count only the last batch of nodes, because the frequency of right answers needs fewer trials.
     off = {
         many: _count_answers(question, cases, 1.0 if width is None else many * width)[0]
         for many in WIDTHS
@@ -223,13 +232,17 @@ def _simulate_cases(setting: Setting, machines: Machines, random: np.random.Gene
 
 
 def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame, Floats]:
-    """Count trials by node and answer, and return the compared intervals' widths."""
+    """Return a table with the number of trials by node and answer, and the widths of the cases' intervals.
+
+    off: shift of the threshold from the true value.
+    """
     places: Any = cases.frame.groupby("node", sort=True).indices
     sets = [cases.take(places[node]) for node in sorted(places)] if question.per_node else [cases]
     nodes: list[str] = []
     answers: list[str] = []
     widths: list[Floats] = []
-    # Do not search for the boundary, which only a sentence needs, and which takes longer than the decision.
+    # Do not search for the boundary between supporting and challenging cases: it takes longer than the decision, and is
+    # needed only for the verdict's sentence.
     threshold = Threshold.from_json(question.threshold(off))
     part = Part(question.says, "", question.rule, threshold, "", options=dict(question.options))
     with patch("report.judging.rules.find_boundary", return_value=None):
@@ -245,10 +258,10 @@ def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd
 
 
 def _answer_share(counts: pd.DataFrame, answer: str) -> dict[str, float]:
-    """Return the share for this answer and its 95% interval (Wilson). counts: trials by node and answer.
+    """Return the fraction of the trials that have this answer, with its 95% interval (Wilson).
 
-    Trials on one node depend on each other, so the interval is computed for the number of independent trials that would
-    give the observed spread between nodes.
+    counts: number of trials by node and answer. Trials on the same node are not independent. Therefore the interval is
+    computed for the number of independent trials that would give the observed spread between nodes.
     """
     hits, sizes = counts[answer].to_numpy(float), counts.sum(axis=1).to_numpy(float)
     trials, nodes = sizes.sum(), len(sizes)
@@ -281,7 +294,7 @@ def calibration_table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Simulate and write the table. Raises OSError."""
+    """Simulate all settings, and write the table of error rates. Raises OSError."""
     parser = Parser(prog="python -m studies.calibration", description=__doc__)
     parser.add_argument("--out", required=True, type=parse_path, metavar="FILE")
     write_json(parser.parse_args(argv).out, calibration_table())

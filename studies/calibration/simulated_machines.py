@@ -1,7 +1,7 @@
 """Simulated machines: samples with known true times, disturbed as on real machines.
 
-A sample's time is the true time multiplied by a round factor and a sample factor. Both are symmetric on the log scale,
-except for outliers and disturbed rounds, which only take longer.
+A sample's time is the true time multiplied by a factor for the round and a factor for the sample. Both factors are
+symmetric on the log scale, except that outliers and disturbed rounds always take longer.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ SAMPLES_PER_ROUND = 5
 
 @dataclass(frozen=True)
 class Noise:
-    """Noise parameters. Spreads are standard deviations of logarithms: 0.02 is 2%.
+    """Noise parameters. A spread is a standard deviation of logarithms, so that 0.02 is about 2%.
 
-    between: spread between a point's rounds. within: spread between a round's samples. unequal: factor over which
-    `between` varies log-uniformly from point to point. heavy: round effects follow Student's t with 4 df, scaled to
-    the same variance. shared: share of the variance between rounds that all points on a device have in common, since a
-    round is one process at one time. outliers: share of samples that are 1.5 to 10 times too long. disturbed: share of
-    a point's rounds that are 20% too slow. drift: slowdown from the first to the last round in all points. The truth
-    is the undisturbed machine in the middle of its drift.
+    between: spread between a point's rounds. within: spread between the samples of a round. unequal: ratio of the
+    largest to the smallest `between`, which varies log-uniformly from point to point. heavy: the effects of rounds
+    follow Student's t distribution with 4 degrees of freedom, scaled to the same variance. shared: fraction of the
+    variance between rounds that all points on a device have in common, because a round is one process at one time.
+    outliers: fraction of the samples that take 1.5 to 10 times too long. disturbed: fraction of the rounds of a point
+    that are 20% too slow. drift: relative slowdown from the first to the last round, equal for all points. The true
+    time is the time without disturbances in the middle of the drift.
     """
 
     between: float = 0.02
@@ -41,7 +42,7 @@ class Noise:
     drift: float = 0.0
 
     def describe(self) -> str:
-        """Describe the noise: '2% between rounds (heavy tails); 5% outliers'."""
+        """Describe the noise, for example as '2% between rounds (heavy tails); 5% of samples outliers'."""
         more = [f"unequal over a factor of {self.unequal:g}"] if self.unequal != 1 else []
         more += ["heavy tails"] if self.heavy else []
         more += [f"{self.shared:.0%} of the variance shared by all points"] if self.shared else []
@@ -54,7 +55,10 @@ class Noise:
 
 @dataclass(frozen=True)
 class Machines:
-    """Identical, independent nodes. points: number per device. rounds: number per point."""
+    """Simulated nodes, which are identical and independent.
+
+    nodes: number of nodes. points: number of points per device. rounds: number of rounds per point.
+    """
 
     nodes: int
     points: int
@@ -63,7 +67,7 @@ class Machines:
 
 
 def noise_factors(noise: Noise, machines: Machines, random: np.random.Generator) -> Floats:
-    """Draw noise factors for samples, in shape (nodes, devices, points, rounds, samples)."""
+    """Draw a noise factor for each sample, in an array of shape (nodes, devices, points, rounds, samples)."""
     points = (machines.nodes, len(machines.devices), machines.points)
 
     def effects(*shape: int) -> Floats:
@@ -81,7 +85,7 @@ def noise_factors(noise: Noise, machines: Machines, random: np.random.Generator)
 
 
 def point_sizes(machines: Machines) -> Floats:
-    """Return the parameter `size` per point: powers of two, shape (points,)."""
+    """Return the parameter `size` of each point, a power of two, in an array of shape (points,)."""
     return np.exp2(np.arange(machines.points, dtype=float))
 
 
