@@ -32,7 +32,7 @@ def parse_number(text: str) -> float:
 
 
 def parse_minutes(text: str) -> float:
-    """Parse minutes above 0 and up to a week. Raises ArgumentTypeError."""
+    """Parse a number of minutes that is above 0 and at most a week. Raises ArgumentTypeError."""
     value = parse_number(text)
     if not 0 < value <= 10_080:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes between 0 and 10080, a week")

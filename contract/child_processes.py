@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 # Environment variable that holds the process ID of the workflow, which coordinates the commands.
 COORDINATOR = "STUDY_COORDINATOR_PID"
-# Seconds for a command to clean up before it and its children are killed.
+# Seconds that a command has for cleaning up before it and its children are killed.
 GRACE_S = 3.0
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-_DEATH_SIGNAL = 1  # prctl's PR_SET_PDEATHSIG
+_DEATH_SIGNAL = 1  # value of PR_SET_PDEATHSIG, an option of prctl
 _POLL_S = 1.0
 _SESSION_HEAD = "--head-of-session"
 
@@ -61,7 +61,7 @@ def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
     """
     if os.name != "posix":
         return
-    # Treat a closed terminal as Ctrl-C: the default action would end the process without cleanup.
+    # Treat a closed terminal as Ctrl-C, because the default action would end the process without cleanup.
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     # A thread waits for signals, because Python runs signal handlers only after a running library call has returned.
@@ -97,7 +97,7 @@ def _wait_for_signal(told: int, coordinator: int) -> bool:
         selector.register(told, selectors.EVENT_READ)
         with suppress(OSError):
             if coordinator and sys.platform == "linux":
-                # A pidfd becomes readable when the process ends, so no polling is needed.
+                # A pidfd becomes readable when the coordinator ends, so no polling is needed.
                 selector.register(os.pidfd_open(coordinator), selectors.EVENT_READ)
                 coordinator = 0
         while True:

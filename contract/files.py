@@ -20,7 +20,8 @@ from typing import Any
 from contract.errors import WRITING, StudyError
 from contract.schema import check_document, line_number, refuse_value, to_builtins, truncate
 
-# Limits for a YAML file. The largest one in the study has 60 kB, 6,000 values and 9 levels.
+# Limits for a YAML file: its bytes, its values and its levels of nesting. The largest YAML file in the study has 60 kB,
+# 6,000 values and 9 levels.
 YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
 # Name of the file that a running workflow locks in its results folder.
 RUN_LOCK = ".run.lock"
@@ -192,9 +193,9 @@ def read_plain_file(path: Path | str, most: int) -> bytes:
 
 
 def read_checked_json(path: Path | str, schema: Path | str) -> dict[str, Any] | None:
-    """Read a JSON document and check it against the schema file; None if the document is missing.
+    """Read a JSON document and check it against the schema file. Return None if the document is missing.
 
-    Raises StudyError if it is not JSON or violates the schema.
+    Raises StudyError if the document is not JSON or violates the schema.
     """
     if not Path(path).exists():
         return None

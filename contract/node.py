@@ -16,7 +16,7 @@ MOST_BYTES = 2**20
 # RECORD: file name of a sealed record, which is written after all rounds are measured.
 # PARTIAL: file name of the record until then.
 RECORD, PARTIAL = "node.json", "node.partial.json"
-# Start of the reason for which a plan leaves out a sweep point that the node cannot run.
+# Start of the reason that a plan states for leaving out a sweep point that the node cannot run.
 LACKS = "unsupported: "
 A_TIME = {
     "type": "string",
@@ -74,8 +74,8 @@ _NUMBER = {"type": "number", "minimum": -1e18, "maximum": 1e18}
 OPTIONS = map_schema({"anyOf": [text_schema(1000), {"type": ["boolean", "null"]}, _NUMBER]})
 _BYTES = integer_schema(2**53)
 _MAYBE = {"anyOf": [text_schema(), {"type": "null"}]}
-# Last-level cache to assume for a GPU that does not report it. It is larger than the cache of any GPU on sale at the
-# time of writing.
+# Size of the last-level cache to assume for a GPU that does not report it. It is larger than the cache of any GPU that
+# was on sale when this was written.
 GPU_CACHE_BYTES = 256 << 20
 _DEVICE = object_schema(
     "id kind name",
@@ -91,7 +91,7 @@ _DEVICE = object_schema(
     # This key exists if the last-level cache is not the L2 cache, or is larger than the runtime reports.
     last_level_cache_bytes=_BYTES,
     unified_memory={"type": "boolean"},
-    # Reason for which clock, power and other counters of this device are recorded only partly or not at all.
+    # Reason why clock, power and other counters of this device are recorded only partly or not at all.
     unwatched=text_schema(),
     runtime=text_schema(),
     driver=text_schema(),
@@ -209,12 +209,12 @@ def count_machines(nodes: Iterable[str]) -> int:
 
 
 def gpu_cache_bytes(device: Mapping[str, Any]) -> int:
-    """Return the last-level cache bytes from a GPU's record entry, by default GPU_CACHE_BYTES."""
+    """Return the size of a GPU's last-level cache in bytes from its record entry; default: GPU_CACHE_BYTES."""
     return int(device.get("last_level_cache_bytes") or device.get("l2_bytes") or GPU_CACHE_BYTES)
 
 
 def record_path(folder: Path) -> Path:
-    """Return the path to a node's sealed record, or to the partial one if only that exists."""
+    """Return the path of a node's sealed record, or of the partial record if only the partial record exists."""
     sealed, partial = folder / RECORD, folder / PARTIAL
     return partial if partial.exists() and not sealed.exists() else sealed
 

@@ -96,7 +96,7 @@ def check_round(path: Path) -> None:
 
 
 def make_manifest(files: Mapping[str, bytes]) -> dict[str, Any]:
-    """Make the manifest for these files. Raises StudyError unless they include exactly one valid record."""
+    """Make the manifest for these files. Raises StudyError unless exactly one of them is a valid node record."""
     records = [name for name in _RECORDS if name in files]
     if len(records) != 1:
         raise StudyError(f"holds {' and '.join(records) or 'no record of a node'}: {_ALLOWED}")
@@ -123,7 +123,7 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
         for name, data in ((MANIFEST, manifest), *sorted(files.items())):
-            # Fix all fields that would otherwise depend on the system or the Python version.
+            # Set fixed values in the fields that would otherwise depend on the system or the Python version.
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             member.create_system, member.create_version, member.extract_version = 3, 20, 20
             member.external_attr = (stat.S_IFREG | 0o644) << 16

@@ -70,7 +70,7 @@ class RunningTime:
             return self._look() - self._lost
 
     def stood_s(self) -> float:
-        """Return the seconds paused or asleep since this clock was made."""
+        """Return the seconds for which this process was paused or the machine asleep since this clock was made."""
         with self._lock:
             self._look()
             return self._lost + self._slept
@@ -124,7 +124,7 @@ def now() -> float:
 
 
 def paused_s() -> float:
-    """Return the seconds that this process was paused or asleep within the `with` block of RunningTime; 0 elsewhere."""
+    """Return `RunningTime.stood_s` of the clock whose `with` block is active, or 0 without such a clock."""
     return _process_clock.stood_s() if _process_clock is not None else 0.0
 
 

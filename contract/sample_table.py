@@ -120,7 +120,7 @@ def _is_flat_object(text: str) -> bool:
 
 
 def metric_unit(metric: str) -> str | None:
-    """Return a metric's unit by its name; None if any unit is allowed."""
+    """Return the unit of a metric with this name, or None if any unit is allowed."""
     return next((unit for pattern, unit in UNIT_OF.items() if fnmatchcase(metric, pattern)), None)
 
 
@@ -268,7 +268,7 @@ def _first_fault(table: pd.DataFrame, faults: pa.errors.SchemaErrors) -> str:
         value = table.iloc[row][column]
     else:
         value = case["failure_case"]
-    if hasattr(value, "item"):  # print -0.003, not np.float64(-0.003)
+    if hasattr(value, "item"):  # so that the message has -0.003, not np.float64(-0.003)
         value = value.item()
     return f"column {column!r}, row {row}: {value!r} {message}"
 
@@ -277,7 +277,7 @@ def write_samples(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> Non
     """Write one round's samples as Parquet, atomically.
 
     `about` (seed, start and end in UTC, seconds spent, options) goes into the file's metadata.
-    Raises StudyError if the table does not conform, OSError if the file cannot be written.
+    Raises StudyError if the table violates the declaration, and OSError if the file cannot be written.
     """
     write_unchecked(path, validate(table, str(path)), about)
 
@@ -375,7 +375,7 @@ def _check_texts(contents: arrow.Table, path: Path) -> None:
     size = 0
     for name, column in zip(contents.column_names, contents.columns, strict=True):
         for chunk in column.chunks if arrow.types.is_dictionary(column.type) else ():
-            # Count exactly only if the text could exceed 1% of the limit, were all distinct texts in every row.
+            # Count a chunk's text exactly only if it would exceed 1% of the limit in case every row held all its texts.
             if len(chunk) * chunk.dictionary.nbytes > MOST_TEXT / 100:
                 size += compute.sum(compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
         if size > MOST_TEXT:

@@ -120,8 +120,8 @@ def did_you_mean(word: str, allowed: list[str]) -> str:
 def line_number(document: Any, steps: list[Any]) -> int | None:
     """Return the line number (from 1) of a value, or None if the parser recorded no lines.
 
-    steps: the mapping keys and list indices that lead to the value. If they lead to no value, the line is the innermost
-    enclosing value's.
+    steps: the mapping keys and list indices that lead to the value. If the value is missing, return the line of the
+    innermost mapping or list that would contain it.
     """
     line, node = None, document
     if isinstance(document, Mapping) and (whole := getattr(document, "lc", None)) is not None and whole.data:

@@ -29,7 +29,7 @@ _NUMBERS = ["estimate", "low", "high", "log_se", "df"]
 
 # Confidence level of the interval for the ratio between two runs. It is the customary level; verdicts use a higher one.
 LEVEL = 0.95
-# If a smaller fraction of an experiment's points agrees, the experiment is listed, because it needs an explanation.
+# If a smaller fraction than this of an experiment's points agrees, the experiment is listed as in need of explanation.
 ENOUGH = 0.9
 
 

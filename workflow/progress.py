@@ -22,8 +22,8 @@ from tqdm import tqdm
 from contract.encoding import escape_unprintable
 from contract.running_time import RunningTime
 
-# Description of each stage, and its usual seconds on two cores. Rounds are missing, because the plan predicts their
-# seconds.
+# Description of each stage, and its usual seconds on two cores. The rule `measure` is missing, because the plan
+# predicts its seconds.
 STAGES = {
     "discover": ("discovering what this machine is", 8),
     "machine": ("measuring {}", 1200),
@@ -245,7 +245,10 @@ class Progress(logging.Handler):
         return float(rounds[number - 1]) if number <= len(rounds) else 0.0
 
     def _update_left(self) -> None:
-        """Update the remaining seconds: predictions, multiplied by the ratio of real to predicted seconds so far."""
+        """Update the remaining seconds.
+
+        These are the predicted seconds of unfinished jobs, multiplied by the ratio of real to predicted seconds so far.
+        """
         off = {kind: real / predicted if predicted else 1.0 for kind, (predicted, real) in self._spent.items()}
         now, left, beside = self._clock(), 0.0, 0.0
         for job in self._unfinished():

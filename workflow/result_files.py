@@ -1,4 +1,4 @@
-"""Check the content of a run's files, since Snakemake checks only their existence."""
+"""Check the content of a run's files, because Snakemake checks only that they exist."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 def usable_record(path: Path | str) -> dict[str, Any] | None:
-    """Read a node record; None if it is missing or unreadable."""
+    """Read a node record; return None if it is missing or unreadable."""
     return _read_or_none(read_node, path)
 
 
 def usable_plan(path: Path | str) -> Plan | None:
-    """Read a plan; None if it is missing, damaged or from another version of this program."""
+    """Read a plan; return None if it is missing, damaged or from another version of this program."""
     return _read_or_none(read_plan, path)
 
 
@@ -55,7 +55,7 @@ def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[s
 
 @cache
 def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[str, Any] | None:
-    """Read a round's metadata; None if the file is unreadable."""
+    """Read a round's metadata; return None if the file is unreadable."""
     # Import inside the function, because loading pandas takes longer than a dry run in an empty folder.
     from contract.sample_table import load_samples
 

@@ -90,7 +90,7 @@ class Machines:
         return int(self.resource(name, "runtime") or math.ceil(1.5 * granted + 15))
 
     def resource(self, name: str, key: str) -> Any:
-        """Return a scheduler resource for a machine; None if unset."""
+        """Return a machine's value for a scheduler resource, or None if the machine does not set this resource."""
         return self.settings[name].get("resources", {}).get(key)
 
     def resources(self) -> dict[str, Callable[[Any], Any]]:
@@ -103,11 +103,11 @@ class Machines:
         return {key: answer(key) for key in sorted(asked)}
 
     def file(self, name: str, what: str) -> str:
-        """Return the path to a machine's file."""
+        """Return the path of a file in a machine's folder. what: the file's name, such as `ended`."""
         return f"{self.results}/machines/{name}/{what}"
 
     def failures(self) -> dict[str, str]:
-        """Return the failed machines with their reasons."""
+        """Return the machines whose jobs have failed, with the reasons."""
         files = {name: Path(self.file(name, "ended")) for name in self.settings}
         endings = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.exists()}
         return {name: text.removeprefix(_FAILED).strip() for name, text in endings.items() if text.startswith(_FAILED)}

@@ -63,7 +63,7 @@ def add_node_folder(pack: Pack, nodes: Path, like: Iterable[str]) -> Path:
 
 
 def _free_name(node_id: str, nodes: Path, last: str) -> str:
-    """Return the first unused folder name for a node that sorts after `last`."""
+    """Return the first unused folder name for a node, among the names that sort after `last`."""
     numbered = (f"{node_id}.{number}" for number in range(2, 10))
     names = chain([node_id], numbered, (f"{last or node_id}.{number}" for number in count(2)))
     return next(name for name in names if name > last and not os.path.lexists(nodes / name))

@@ -115,9 +115,9 @@ class Dataset:
         return _estimates_from_rows(rows, value, list(zip(rows.index)))
 
     def device_summary(self, experiment: str, value: str = "estimate") -> Estimates:
-        """Return the same estimates as `summary`, but take the times in CUDA graphs for points that have them.
+        """Return the same estimates as `summary`, but for points with the metric `graph_time` use this metric.
 
-        Outside graphs, launches dominate the time of short GPU calls.
+        It is the time of a call in a device graph. Outside graphs, launches dominate the time of short GPU calls.
         """
         times, graph_times = (self.summary(experiment, metric, value) for metric in ("time", "graph_time"))
         names = [name for name in times.labels if name in graph_times.labels]
@@ -225,7 +225,7 @@ class Dataset:
         return entry
 
     def figure(self, name: str) -> float:
-        """Return the value in a verified reference entry. Raises MissingSourceError, like `entry`."""
+        """Return the value of a verified reference entry. Raises MissingSourceError, like `entry`."""
         return float(self.entry(name)["value"])
 
     def statuses(self, experiment: str, kind: str) -> pd.DataFrame:
@@ -260,7 +260,7 @@ class Dataset:
         return f"{make}{mark}, {count_machines_and_runs(nodes)}"
 
     def group_labels(self, nodes: Iterable[str]) -> list[str]:
-        """Format nodes with `group_label`, one text per kind."""
+        """Format nodes with `group_label`; return a text for each kind of node."""
         kinds: dict[str, list[str]] = {}
         for node in nodes:
             kinds.setdefault(kind_of_node(node), []).append(node)

@@ -42,8 +42,8 @@ _FLAG_TEXT = re.compile(
 class FlagSummary:
     """Flag on a point, from the flags on its samples or rounds.
 
-    n: number of samples with the flag. of: number of samples of the point. Both are 0 for a flag on rounds. most: the
-    details, of which only the largest number is kept.
+    n: number of samples with the flag. of: number of samples of the point. Both are 0 for a flag on rounds. most:
+    detail of the flag; if details have numbers, the detail with the largest number.
     """
 
     name: str
@@ -94,7 +94,7 @@ def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
     flags_of: dict[int, list[tuple[Flag, int]]] = {}
     groups = samples.filter(pl.col("flags") != "").group_by("series", "flags")
     counted = groups.agg(pl.len().alias("n"), *(pl.col(name).drop_nans().max() for name in FIGURES))
-    # Sort, so that the order among equally bad flags is the same in every run.
+    # Sort the rows, so that the order of equally bad flags is the same in every run.
     for row in counted.sort("series", "flags").iter_rows(named=True):
         flags = [(_add_old_figure(flag, row), row["n"]) for flag in parse_sample_flags(row["flags"])]
         flags_of.setdefault(row["series"], []).extend(flags)

@@ -49,9 +49,11 @@ SCHEMAS = {
 
 
 def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False) -> None:
-    """Write samples, summary (Parquet and CSV), dictionary, nodes, refused files and datapackage.json into `out`.
+    """Gather all nodes under `directories` into files in `out`.
 
-    Raises StudyError if no node can be used, OSError if `out` cannot be written.
+    The files contain the samples and the summary (as Parquet and CSV), the data dictionary, the node records, the list
+    of refused files, and the data package's description. Raises StudyError if no node can be used, and OSError if `out`
+    cannot be written.
     """
     folders, refused = find_nodes(directories, allow_synthetic)
     gathered = Nodes([], refused)

@@ -10,8 +10,8 @@ from typing import Any
 from report.data.dataset import Dataset
 from report.formatting import SERVER_CORES
 
-# Names of laptop processors. Intel's model numbers end in H, HK, HX, P, U or V, or in G and a digit. AMD's end in H, HS,
-# HX or U. Apple's M and Qualcomm's Snapdragon X match too, because no server uses them.
+# Names of laptop processors. Intel's model numbers end in H, HK, HX, P, U or V, or in G and a digit. AMD's end in H,
+# HS, HX or U. Apple's M and Qualcomm's Snapdragon X match too, because no server uses them.
 LAPTOP = re.compile(
     r"core.*(\d{3,5}(hx|hk|h|p|u|v)|\d{3,4}g\d)\b|ryzen.*\d{3,4}(hx|hs|h|u)\b|apple m\d|snapdragon\(?r?\)? x", re.I
 )

@@ -48,7 +48,7 @@ class Folder:
 
 
 def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tuple[list[Folder], list[dict[str, str]]]:
-    """Find node folders, sorted by kind, and list the refused folders. Raises StudyError, like `read_nodes`.
+    """Find node folders, grouped by kind, and list the refused folders. Raises StudyError, like `read_nodes`.
 
     If a folder and an earlier folder have rounds in common, they are copies or states of the same node. Each round is
     used only once, even if it has another name. If a folder has the id of an earlier folder but other rounds, it is

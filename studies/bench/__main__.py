@@ -37,7 +37,7 @@ SHARE_BAND = (0.93, 0.97)
 TEMPLATE = Path(__file__).with_name("page.md")
 # Labels of the points for `--quick`. Together they cover every code path.
 QUICK = ("triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread")
-# Seconds to wait for another measurement on this machine to end.
+# Maximum seconds to wait until another measurement on this machine ends.
 LOCK_WAIT_S = 30
 
 

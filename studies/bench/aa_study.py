@@ -80,7 +80,8 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
 def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number: int) -> Points:
     """Measure one round with this study; return {median, flagged, wall_s} for each point.
 
-    As in the workflow, each experiment has its own process. flagged: fraction of the samples that have flags.
+    As in the workflow, each experiment has its own process. flagged: fraction of the samples that have flags. wall_s:
+    seconds of the process, divided by its number of points.
     """
     found: Points = {}
     for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):
@@ -109,7 +110,10 @@ def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, num
 
 
 def run_torch(labels: Sequence[str]) -> Points:
-    """Return {median, iqr, n, wall_s} per point from torch's Timer in a new process. Raises ChildError."""
+    """Measure the points with torch's Timer in a new process; return the result of `time_with_torch` for each point.
+
+    The result's wall_s includes an equal part of the time to start the process. Raises ChildError.
+    """
     begun = time.perf_counter()
     process = start_child("studies.bench.aa_study")
     process.send({"labels": labels})
@@ -121,7 +125,10 @@ def run_torch(labels: Sequence[str]) -> Points:
 
 
 def time_with_torch(label: str) -> dict[str, Any]:
-    """Time a point with Timer.blocked_autorange at its defaults; return {median, iqr, n, wall_s}."""
+    """Time a point with Timer.blocked_autorange at its defaults; return {median, iqr, n, wall_s}.
+
+    iqr: interquartile range. n: number of times. wall_s: seconds for the point, including preparation.
+    """
     from torch.utils.benchmark import Timer
 
     begun = time.perf_counter()
