@@ -1,10 +1,12 @@
 """Extract records from MLPerf results: `python -m studies.mlperf training|inference CLONE SOURCE.csv DATE [ROUND]`.
 
-CLONE is a checkout or bare clone of MLCommons' results repository for one round (such as training_results_v3.1), or of
-cm4mlperf-results, which collects several rounds with the same scores but without number formats; ROUND (v4.0) selects
-one. The output has the valid results from the closed division, on CPUs and on GPUs, for every benchmark and scenario in
-which some system has no accelerator. For inference, it also has single requests to a GPU. Runs of MLCommons' untuned
-reference code are left out.
+CLONE is a checkout or bare clone with results from MLCommons. It is either the repository for one round (such as
+training_results_v3.1), or cm4mlperf-results, which collects several rounds with the same scores but without number
+formats; ROUND (such as v4.0) selects a round there.
+
+The output has the valid results from the closed division, on CPUs and on GPUs, for each benchmark and scenario in which
+some system has no accelerator. For inference, it also has the latencies of single requests to a GPU. It leaves out runs
+of MLCommons' untuned reference code.
 
 A training record has the mean over a result's runs without the fastest and the slowest, as MLPerf scores them, times
 the scaling factor for convergence (scaling.json). Its low and high are the fastest and the slowest remaining run. An

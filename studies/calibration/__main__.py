@@ -1,9 +1,9 @@
-"""Error rates for the engine on simulated machines with known truth: the published table.
+"""Measure how often the verdict engine errs on simulated machines with a known truth, for the published table.
 
 python -m studies.calibration --out data/calibration.json
 
-Simulated samples pass through the engine itself, and its answers are counted: samples -> summarise -> Dataset ->
-Estimates -> decide.
+Simulated samples pass through the engine's own functions (summarise, Dataset, Estimates, decide). The study counts
+right and wrong answers.
 """
 
 from __future__ import annotations
