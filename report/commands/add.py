@@ -30,15 +30,16 @@ from report.publish import write_published
 # Maximum number of shifted estimates to list.
 _MOST_SHIFTS = 6
 Record = Mapping[str, Any]
-# Gathered data, and the document with the verdicts on it.
+# Gathered data, and the document with the verdicts that `judge` made from these data.
 Judged = tuple[Dataset, Record]
 
 
 def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -> Iterator[str]:
-    """Check a pack, yield lines on the changes its node makes, and add it unless `dry_run`.
+    """Check a node pack, yield lines about the changes that its node makes, and add the node unless `dry_run`.
 
-    nodes: folder with the published nodes; rewrites datapackage.json beside it. Raises StudyError, with a message of
-    one line, for any fault in the pack, before anything is written; OSError if the node cannot be written.
+    nodes: the folder with the published nodes; datapackage.json beside it is rewritten. For any mistake in the pack,
+    raises
+    StudyError with a message of one line before anything is written. Raises OSError if the node cannot be written.
     """
     if nodes.name != "nodes":
         raise StudyError(f"--nodes {nodes}: name a folder called nodes: datapackage.json beside it tells what it holds")
@@ -96,7 +97,7 @@ def _check_node(folder: Folder, staged: Path, where: str) -> Node:
 
 
 def _same_id_folders(folder: Folder, folders: Sequence[Folder], staged: Path) -> set[str]:
-    """Return the existing folders' names that hold rounds under the pack's node id."""
+    """Return the names of the existing folders that hold rounds of a node with the pack's node id."""
     places = {place for item in folders if item.file_id == folder.file_id for place in _node_folders(item)}
     return {place.name for place in places - {staged}}
 
@@ -106,7 +107,7 @@ def _node_folders(folder: Folder) -> set[Path]:
 
 
 def _gather_dataset(directories: Sequence[Path], folder: Path) -> Dataset:
-    """Gather the nodes in these folders. Raises StudyError, OSError."""
+    """Gather the nodes in `directories` into `folder`, and return the dataset. Raises StudyError, OSError."""
     # Suppress warnings about nodes that are published already: `gather` prints them when a report is made.
     with redirect_stderr(io.StringIO()):
         gather(directories, folder)
@@ -114,7 +115,10 @@ def _gather_dataset(directories: Sequence[Path], folder: Path) -> Dataset:
 
 
 def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
-    """Raise StudyError if a round also belongs to another node, as the run would count as two machines."""
+    """Raise StudyError if a round of this node also belongs to another node.
+
+    The same run under two node names would count as two machines.
+    """
     runs = data.nodes.samples(columns=["node", *RUN]).drop_duplicates()
     mine = runs["node"] == node
     both = runs[mine].merge(runs[~mine], on=RUN, suffixes=("", "_of_other"))
@@ -164,7 +168,7 @@ def _count_rows(data: Dataset, status: str = "") -> int:
 
 
 def _estimate_shifts(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
-    """Yield changed estimates for unchanged verdicts, as 'old -> new', largest shift first."""
+    """Yield 'old -> new' for each changed estimate of an unchanged verdict, largest change first."""
     shifts = []
     for old, new in pairs:
         values = old["estimate"], new["estimate"]
@@ -179,7 +183,7 @@ def _estimate_shifts(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
 
 
 def _format_list(what: str, items: Sequence[str], most: int | None = None) -> str:
-    """Format a count and up to `most` items (all if None) as a line."""
+    """Format a line with the number of items and the first `most` items (all if None)."""
     if not items:
         return f"{what}: none."
     shown = items[:most]

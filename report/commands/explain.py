@@ -1,6 +1,6 @@
-"""Command `explain`: print a claim's chain from the article to the verdict and to the changes that would turn it.
+"""Command `explain`: print the steps from an article to the verdict on a claim, and the changes that would turn it.
 
-Imports data libraries only to read summary rows, for a fast start.
+Data libraries are imported only to read summary rows, so that the command starts fast.
 """
 
 from __future__ import annotations
@@ -31,17 +31,19 @@ from report.formatting import (
 from report.outcomes import AWAITING, OPINION, Verdict
 
 WIDTH = 100
-# Default limits on the printed rows per case and cases per part.
+# ROWS: default maximum number of summary rows to print for a case.
+# CASES: default maximum number of cases to print for a part.
 ROWS, CASES = 12, 40
 _HANG = 13
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources for `explain` besides the verdicts.
+    """Sources that `explain` uses besides the verdicts.
 
-    data: folder that `gather` wrote; None to print no rows. reference: published figures by id. most: rows to print per
-    case; None for all rows and all cases.
+    data: the folder that `gather` wrote; None to print no summary rows.
+    reference: the published figures by id.
+    most: the maximum number of rows to print for a case; None to print all rows and all cases.
     """
 
     data: Path | None = None
@@ -50,9 +52,11 @@ class Sources:
 
 
 def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = None) -> str:
-    """Format a claim's chain: article, paraphrase, rule, quantity, rows, cases, verdict, and changes that turn it.
+    """Format all steps from the article to the verdict on a claim, and the changes that would turn the verdict.
 
-    Raises StudyError if the claim is unknown, or the verdicts were made from other data.
+    The steps are the article, the paraphrase, and for each part the rule, the quantity, the cases and their rows.
+    Raises
+    StudyError if the claim is unknown, or if the verdicts were made from other data.
     """
     verdict, sources = find_verdict(document, claim), sources or Sources()
     labels = {node["id"]: node["label"] for node in document["nodes"]}
@@ -226,7 +230,10 @@ def _round_lines(data: Path | None, row: Mapping[str, Any]) -> list[str]:
 
 
 def _row_count_lines(part: Mapping[str, Any], total: int, printed: int, sources: Sources) -> list[str]:
-    """Format the number of rows behind a case; tell if these are all rows that the quantity read of its node."""
+    """Format the number of summary rows behind a case.
+
+    If the rows were not tracked through the arithmetic, the text adds that these are all rows that the quantity read.
+    """
     followed = "" if part.get("followed", True) else ", all that the quantity read of this node"
     some = f"; the first {printed} follow, use --rows all for all" if sources.data and printed < total else ""
     return _wrap("    ", f"made of {format_count(total, 'row')} of the summary{followed}{some}")
@@ -260,7 +267,7 @@ def _source_text(source: Mapping[str, Any]) -> str:
 
 
 def _robustness_lines(part: Mapping[str, Any]) -> list[str]:
-    """Format a part's margin and every trial."""
+    """Format the margin of a part, and a line for each trial."""
     record = part["robustness"]
     lines = ["Tried"]
     if record["exact"]:

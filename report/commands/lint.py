@@ -24,19 +24,19 @@ from report.verdicts import read_verdicts
 Record = Mapping[str, Any]
 # A fault consists of its location, its description and its remedy.
 Faults = Iterator[tuple[str, str, str]]
-# Judging rules that transform the quantity's estimates before the comparison with the threshold.
+# Rules that transform the estimates of a quantity before they are compared with the threshold.
 _TRANSFORMS = ("ratio", "trend", "crossover")
 # Units for timed values, whose intervals never have zero width.
 _TIMED = ["s", "FLOP/s", "B/s", "Hz", "W", "J"]
 _ENDS = ("estimate", "low", "high")
-# Summary columns for the checks.
+# Columns of the summary that the checks read.
 _READ = ("node", "unit", "status", "n_rounds", *_ENDS)
 _AGAIN = "Gather and judge again"
 
 
 @dataclass(frozen=True)
 class Study:
-    """Study files, read on demand. Raises StudyError if a file cannot be read."""
+    """Files of a study, each read on first use. Access raises StudyError if a file cannot be read."""
 
     verdicts: Path
     data: Path
@@ -57,7 +57,7 @@ class Study:
         return read_reference(self.reference)
 
     def parts(self) -> Iterator[tuple[str, Record, Record, list[Record]]]:
-        """Yield each judged part: location, verdict, part, cases."""
+        """Yield each judged part as a tuple of location, verdict, part and cases."""
         for verdict in self.document["verdicts"]:
             for part in verdict["parts"]:
                 if Verdict(part["outcome"]).is_judged:
@@ -65,7 +65,7 @@ class Study:
                     yield where, verdict, part, [case for case in verdict["cases"] if case["part"] == part["name"]]
 
     def cases(self) -> Iterator[tuple[str, Record, Quantity, Record]]:
-        """Yield each case: location, part, quantity, case."""
+        """Yield each case as a tuple of location, part, quantity and case."""
         for where, _, part, cases in self.parts():
             for case in cases:
                 at = ", ".join(filter(None, (where, verdict_case_name(case))))
@@ -81,7 +81,10 @@ CHECKS: dict[str, tuple[str, Callable[[Study], Faults]]] = {}
 
 
 def register_check(name: str, says: str) -> Callable[[Callable[[Study], Faults]], Callable[[Study], Faults]]:
-    """Register a check under its name. says: the statement that holds if no fault is found."""
+    """Register a check under its name.
+
+    says: a statement that is true if the check finds no fault.
+    """
 
     def register(find: Callable[[Study], Faults]) -> Callable[[Study], Faults]:
         CHECKS[name] = says, find
@@ -99,7 +102,10 @@ def find_faults(study: Study) -> list[str]:
 
 
 def print_faults(verdicts: Path, data: Path, reference: Path, report: Path | None = None) -> int:
-    """Print a line per fault and per failed page in `report`; return 1 if there are any, else 0."""
+    """Print a line for each fault in the verdicts, and for each page in `report` that could not be made.
+
+    Return 1 if there are any, otherwise 0.
+    """
     study = Study(verdicts, data, reference, report)
     faults = find_faults(study)
     if faults:
@@ -112,7 +118,7 @@ def print_faults(verdicts: Path, data: Path, reference: Path, report: Path | Non
 
 
 def _close(left: float | None, right: Any) -> bool:
-    """True if two numbers agree within rounding, or both are missing."""
+    """Return True if two numbers agree within rounding errors, or if both are missing."""
     if left is None or pd.isna(right):
         return left is None and bool(pd.isna(right))
     return math.isclose(left, float(right), rel_tol=1e-9)
@@ -135,8 +141,8 @@ def interval_faults(study: Study) -> Faults:
     for at, _, quantity, case in study.cases():
         behind = study.rows_behind(case)
         estimate, low, high = (case[name] for name in _ENDS)
-        # An interval was lost if all rows behind the case have one, and the case's detail does not explain its absence.
-        # Rows with a single round or equal rounds have no interval.
+        # The interval was lost if every row behind the case has an interval, and the case's detail does not explain why
+        # the case has none. A row has no interval if it has one round, or the same value in all rounds.
         lost = behind["low"].notna().all() and not any(
             why in case.get("detail", "") for why in ("cannot exceed", "too close")
         )
@@ -200,10 +206,11 @@ def reading_faults(study: Study) -> Faults:
         row = behind.iloc[0]
         if row["unit"] not in ("1", part["unit"]):
             continue
-        # A value counted in a single round is exact, but its row has no interval, so only the estimates are compared.
+        # A count from one round is an exact case, but the summary row has no interval for it, so only the estimates are
+        # compared.
         counted = row["n_rounds"] == 1 and case["low"] == case["high"]
         for name in ("estimate",) if counted else _ENDS:
-            # Intervals of non-negative quantities are clipped at 0.
+            # The low end of a non-negative quantity is clipped at 0, so it may differ from that of the summary row.
             cut = name == "low" and case["low"] == 0 and row["low"] < 0
             if not cut and not _close(case[name], row[name]):
                 yield at, f"{name} {case[name]} is not row {behind.index[0]}'s {row[name]}", _AGAIN

@@ -30,10 +30,11 @@ _MOST_NAMED = 6
 def list_references(
     data: Path | None, claims: Path, reference: Path, published: Path, each: bool = False
 ) -> tuple[str, list[str]]:
-    """Return a list of all reference entries and published sources with their users, and the ids that nothing uses.
+    """Return a printable list of all reference entries and published sources with their users, and the unused ids.
 
-    data: gathered data; None for the published nodes. each: list published records too. Raises StudyError for faulty
-    files.
+    data: the folder of gathered data; None to read the published nodes.
+    each: True to list the records of each published source too.
+    Raises StudyError for a mistake in a file.
     """
     entries, others = read_reference(reference), read_published(published)
     nodes = Dataset(read_nodes([PUBLISHED]), entries, published=others) if data is None else None

@@ -29,7 +29,7 @@ RULES = {
     "crossover": "compares the value of the label `along` at which `of` overtakes `to`; options over, of, to, along",
     "for_share_of": "at least this share of the label's values (say, models) reach the threshold; options share, of",
 }
-# Hints for labels that accept words besides values.
+# Hints on the values of a label, for labels that also accept special words or ids.
 _LABEL_HINTS = {
     "threads": "a number, or all for every core of the machine",
     "backend": "the name of a library, or best for the fastest",
@@ -58,13 +58,18 @@ _FINDINGS_OF_SHARES = {
 
 
 def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
-    """Write `folder`/NAME.yaml and return its path.
+    """Write `folder`/NAME.yaml for a new claim, and return its path.
 
-    arguments: article, section, says, note, quantity, rule, threshold (a number, or both ends of a range), why, kind
-    (None for the quantity's own tier), scope and option ('key=value' or 'key=value,value'), sensitivity (other
-    thresholds as a flat list).
-    Raises StudyError if the claim exists, a name is unknown, or the rule lacks an option; OSError if the folder cannot
-    be written.
+    `arguments` has these fields:
+    article, section, says, note, quantity, rule: as in a claim file.
+    threshold: a list of one number, or of both ends of a range.
+    why: the reason for the threshold.
+    kind: the kind of the claim; None for the tier of the quantity.
+    scope, option: lists of 'key=value' or 'key=value,value'.
+    sensitivity: other thresholds, as a flat list of numbers.
+
+    Raises StudyError if the claim exists, a name is unknown, or the rule lacks an option. Raises OSError if the folder
+    cannot be written.
     """
     path, place = folder / f"{name}.yaml", f"new claim {name}"
     if not re.fullmatch(r"[A-Z][0-9]{2}", name):
@@ -97,7 +102,7 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
     claim = {key: value for key, value in claim.items() if value not in ({}, [])}
     check_document(claim, full_schema(), place)
     text = "".join(_claim_lines(claim, quantity))
-    # Read a draft as `judge` would, so that no faulty file is added.
+    # The text is read as a draft in the way that `judge` reads claims, so that no faulty file reaches the folder.
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / f"{name}.yaml"
         write_text(draft, text)
@@ -110,9 +115,10 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
 
 
 def _check_heading(article: str, section: str, place: str) -> None:
-    """Raise StudyError unless the article has each heading in `section` ('A; B'), ignoring a '(…)' suffix.
+    """Raise StudyError unless the article has each heading in `section`, without a suffix in parentheses.
 
-    A heading may be shortened to the text before its colon.
+    Several headings are separated by '; '. A heading may be shortened to the text before its colon. place: the location
+    to name in the error.
     """
     articles = {entry["key"]: entry for entry in read_yaml(PACKAGE / "articles.yaml")}
     if article not in articles:

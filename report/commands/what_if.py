@@ -37,7 +37,7 @@ def part_slug(name: str) -> str:
 def set_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
     """Set a label in a part's scope.
 
-    `baseline=socket` selects the baseline `node` on nodes with a single socket, where both are the same.
+    For `baseline=socket`, select the baseline `node` on nodes with a single socket, where node and socket are the same.
     """
     if (label, value) == ("baseline", "socket"):
         cpus = {node.id: node.record["hardware"].get("cpu") or {} for node in data.nodes.nodes}
@@ -47,7 +47,7 @@ def set_label(part: Part, label: str, value: Any, data: Dataset) -> Part:
 
 
 def answer_command(arguments: Namespace) -> None:
-    """Run the command. Raises StudyError for unknown names, or without --set and --price."""
+    """Run the command. Raises StudyError for an unknown name, or if neither --set nor --price is given."""
     if not (arguments.set or arguments.price):
         raise StudyError("what-if: give --set or --price")
     reference = read_reference(arguments.reference or REFERENCE)
@@ -64,9 +64,9 @@ def answer_command(arguments: Namespace) -> None:
 
 @dataclass(frozen=True)
 class Answer:
-    """A claim that a change affects, with its verdict and its parts' outcomes before and after.
+    """Claim that a change affects, with the verdict and the parts' outcomes before and after the change.
 
-    why: the reason for the later verdict.
+    why: the reason for the verdict after the change.
     """
 
     claim: Claim
@@ -79,9 +79,10 @@ class Answer:
 def what_if(
     data: Dataset, claims: Sequence[Claim], changed: Sequence[Claim], figures: Reference, allow_synthetic: bool = False
 ) -> list[Answer]:
-    """Judge every claim that the settings or figures affect, without and with them.
+    """Judge every claim that the changes affect, before and after the changes.
 
-    claims, changed: original and changed claims, in the same order. figures: entries with other values.
+    claims, changed: the claims before and after the changes, in the same order.
+    figures: reference entries with changed values, by id.
     Raises StudyError for synthetic data unless `allow_synthetic` (for tests only).
     """
     refuse_synthetic(data, allow_synthetic)
@@ -102,7 +103,10 @@ def what_if(
 
 
 def format_answers(answers: Sequence[Answer]) -> Iterator[str]:
-    """Yield a table of changed verdicts, then the claims whose verdict stays, with changed parts, then the totals."""
+    """Yield a table of the changed verdicts, the claims whose verdict stays, and a line with the totals.
+
+    A claim whose verdict stays is listed with the parts whose outcome changed.
+    """
     moved = [answer for answer in answers if answer.before != answer.after]
     if moved:
         yield f"{'claim':<6}{'was':<20}{'is':<20}why"
@@ -196,7 +200,7 @@ def _is_finite(value: Any) -> TypeGuard[float]:
 
 
 def parse_prices(texts: Sequence[str], reference: Reference) -> dict[str, dict[str, Any]]:
-    """Parse prices, each 'ENTRY=VALUE', into reference entries. Raises StudyError if invalid."""
+    """Parse prices, each 'ENTRY=VALUE'; return the reference entries with them. Raises StudyError for a bad price."""
     priced = {}
     for text in texts:
         name, _, value_text = text.partition("=")

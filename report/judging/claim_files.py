@@ -24,7 +24,8 @@ ARTICLES = {
     "whygpu": "Why Does AI Need a GPU?",
 }
 _PART = ("quantity", "machine", "scope", "scale", "rule", "threshold", "sensitivity", "options", "cases", "awaits")
-# Labels that allow the listed values only. They are checked, because a misspelt value would silently empty the scope.
+# Labels with a fixed list of allowed values. The claim schema enforces the list, because a misspelt value would select
+# no estimates without any error.
 CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
@@ -43,10 +44,10 @@ CLOSED = {
 
 @dataclass(frozen=True)
 class Part:
-    """One quantity, rule and threshold.
+    """Part of a claim: a quantity, the rule that judges it, and the rule's threshold.
 
-    cases_why: the reason for a chosen list of cases. machine: the kind of machine (`machine_kinds.KINDS`) whose nodes
-    alone decide the part; '' for all nodes.
+    cases_why: the reason why the cases are a chosen list; '' if they are not.
+    machine: a kind of machine from `machine_kinds.KINDS`, whose nodes alone decide the part; '' means all nodes.
     """
 
     name: str
@@ -65,34 +66,34 @@ class Part:
 
     @property
     def entries(self) -> list[str]:
-        """Reference entries named in the scope."""
+        """Reference entries that the scope names under the label `entry`."""
         named = self.scope.get("entry", [])
         return [str(name) for name in (named if isinstance(named, list) else [named])]
 
     @property
     def compare(self) -> str:
-        """Comparison for single estimates: at_least, at_most or within."""
+        """Comparison of each estimate with the threshold (at_least, at_most or within), by the rule or by `options`."""
         own = self.rule in ("at_least", "at_most", "within")
         return self.rule if own else str(self.options.get("compare", "at_least"))
 
     @property
     def share(self) -> float:
-        """Share of the units (such as models) that must reach the threshold, for the rule for_share_of."""
+        """Fraction of the units (such as models) that must reach the threshold; only the rule for_share_of uses it."""
         return float(self.options.get("share", 1.0))
 
     @property
     def thresholds(self) -> list[Threshold]:
-        """All declared thresholds in order, including the deciding one."""
+        """All declared thresholds in ascending order: the deciding `threshold` and the others in `sensitivity`."""
         return sorted({*self.sensitivity, self.threshold})
 
 
 @dataclass(frozen=True)
 class PublishedEvidence:
-    """Published records that bear on a part, as a quantity and a scope; rule and threshold are the part's own.
+    """Selection of published records that test a part of a claim, by the part's own rule and threshold.
 
-    strength: `direct` evidence may decide the part, `indirect` evidence is only shown. of: the label whose values are
-    the units in a share, if it is not the part's own. why: what the records and the claim have in common, and what
-    differs.
+    strength: 'direct' evidence may decide the part; 'indirect' evidence is only shown.
+    why: the common points and the differences of the records and the claim.
+    of: for the rule for_share_of, the label whose values are the units; '' if it is the label that the part declares.
     """
 
     part: str
@@ -107,12 +108,15 @@ class PublishedEvidence:
 
 @dataclass(frozen=True)
 class Claim:
-    """An article's claim and the rules to decide it; judgements and untestable claims have no parts.
+    """Claim of an article, with the parts that decide it; a judgement or an untestable claim has no parts.
 
-    findings: sentences by outcome, in order of preference. when_written: parts as of the article's date. question: a
-    key that claims with the same question share. untestable: the reason why no rule decides it. published: published
-    measurements that bear on it; published_findings: sentences for their outcome; unpublished: the reason why none
-    decides it.
+    findings: for each outcome, the sentences for the report; the first sentence whose numbers are known is used.
+    when_written: the parts as they would be judged on the article's date.
+    question: a key that all claims with the same question have in common.
+    untestable: the reason why no rule can decide the claim.
+    published: published measurements that test the claim too.
+    published_findings: like `findings`, for a verdict that published measurements decide.
+    unpublished: the reason why no published measurement decides the claim.
     """
 
     id: str
@@ -139,10 +143,10 @@ class Claim:
 
 
 def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
-    """Read all claims in `directory` (*.yaml), by article and number.
+    """Read all claims in `directory` (*.yaml); sort them by article and id.
 
-    reference: known reference entries, to check `sources`. Raises StudyError with file, line and key for the first
-    fault.
+    reference: the reference entries that a claim may name. Raises StudyError with file, line and key for the first
+    mistake.
     """
     paths = sorted(directory.glob("*.yaml"))
     if not paths:
@@ -157,7 +161,7 @@ def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
 
 
 def full_schema() -> dict[str, Any]:
-    """Return the published schema, extended by the names and labels of registered quantities."""
+    """Return the claim schema, with the names and labels of all registered quantities as the allowed values."""
     schema = copy.deepcopy(SCHEMA)
     present = {"not": {"required": ["awaits"]}}
     measured = [name for name, item in quantities().items() if item.tier != Tier.PUBLISHED]
@@ -197,7 +201,11 @@ def full_schema() -> dict[str, Any]:
 
 
 def _group_by_labels(registered: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
-    """Group quantity names by their labels; a schema rule per quantity would take twice as long to validate."""
+    """Group the names of quantities by their labels.
+
+    A schema with a condition for each group takes half as long to validate as a schema with a condition for each
+    quantity.
+    """
     groups: dict[tuple[str, ...], list[str]] = {}
     for quantity in registered:
         groups.setdefault(tuple(quantity.labels), []).append(quantity.name)
@@ -272,7 +280,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
 
 
 def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
-    """Return the sentences by outcome, each outcome with a tuple. Raises StudyError for an unknown placeholder."""
+    """Return a tuple of sentences for each outcome. Raises StudyError for an unknown placeholder."""
     by_outcome = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in raw.items()}
     for outcome, sentences in by_outcome.items():
         for fault in (place_ for sentence in sentences for place_ in unknown_placeholders(sentence, names)):
@@ -284,7 +292,7 @@ def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *step
 
 
 def _parse_scope(raw: dict[str, Any]) -> dict[str, Any]:
-    """Parse scope and scale, which parts and published evidence share."""
+    """Parse the keys `scope` and `scale`, which parts and published evidence have in common."""
     scale = raw.get("scale", {"by": 1.0, "why": ""})
     return {"scope": raw.get("scope", {}), "scale": float(scale["by"]), "scale_why": scale["why"]}
 
@@ -338,7 +346,10 @@ def _check_known(
 
 
 def _inherit_parts(claim: Claim, known: Mapping[str, Claim]) -> Claim:
-    """Copy the parts from the claim named in `same_as` if this one has no rules."""
+    """Copy the parts of the claim named in `same_as` if this claim has none and a rule could decide it.
+
+    Raises StudyError if the other claim has no parts either.
+    """
     if claim.parts or claim.kind == "judgement" or claim.untestable or claim.same_as is None:
         return claim
     other = known[claim.same_as]

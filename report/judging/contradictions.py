@@ -1,6 +1,6 @@
-"""Contradictions between and within the articles: declared, checked, and decided by the claims' verdicts.
+"""Contradictions between or within the articles: read, checked, and decided by the verdicts on the claims.
 
-Imports no data libraries, so that explaining one claim starts fast.
+This module imports no data libraries, so that the command `explain` starts fast.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Contradiction:
-    """A declared contradiction.
+    """Contradiction that the study declares.
 
-    declared: the entry in the file. sides: for each side the claims that carry it, as id and part name ('' for the
-    whole claim). figures: published figures on one side, to compare with the other side's requirement.
+    declared: the contradiction's entry in the file.
+    sides: for each side, the claims that assert it, as pairs of claim id and part name ('' for the whole claim).
+    figures: published figures that one side recommends or names; the other side requires them to be large enough.
     """
 
     declared: Record
@@ -51,10 +52,11 @@ class Contradiction:
 
 
 def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[str, Record]) -> list[Contradiction]:
-    """Read the contradictions in `path`, in file order; an absent file has none.
+    """Read the contradictions in `path`, in file order; return an empty list if the file is absent.
 
-    claims: claims they may name; reference: published figures. Raises StudyError with file and line for an unknown
-    claim, part or figure, a duplicate id, a claim on two sides, or `opposites` with more than two sides.
+    claims: the claims that a contradiction may name. reference: published figures by id. Raises StudyError with file
+    and
+    line for a mistake, such as an unknown claim, a claim on two sides or a duplicate id.
     """
     if not path.exists():
         return []
@@ -78,7 +80,7 @@ def _parse_carrier(raw: str | Mapping[str, str]) -> tuple[str, str]:
 def _find_faults(
     raw: Record, sides: Sequence[Sequence[tuple[str, str]]], known: Mapping[str, Claim], reference: Mapping[str, Record]
 ) -> Iterable[tuple[tuple[str | int, ...], str]]:
-    """Yield mistakes, each with its location."""
+    """Yield each mistake in a declared contradiction: its location in the file, and a message."""
     claimed: set[str] = set()
     for side, carriers in enumerate(sides):
         for number, (claim, part) in enumerate(carriers):
@@ -110,7 +112,7 @@ def _find_faults(
 
 
 def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str, Record]]:
-    """Return a claim's rules, or one part's, shaped like the records in `verdicts.json`."""
+    """Return the rules of a claim, or of the part named `part`: pairs of claim id and a part as in `verdicts.json`."""
     keys = ("quantity", "scope", "rule", "scale")
     judged = [rule_part for rule_part in known[claim].parts if part in ("", rule_part.name)]
     records = [
@@ -123,9 +125,9 @@ def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tup
 def decide_contradictions(
     verdicts: Mapping[str, Record], contradictions: Sequence[Contradiction]
 ) -> list[dict[str, Any]]:
-    """Decide each contradiction, as recorded in `verdicts.json`.
+    """Return the record of each contradiction for `verdicts.json`, with its sides' standings and its outcome.
 
-    verdicts: records from `verdicts.json` by claim id.
+    verdicts: the records of the claims in `verdicts.json`, by claim id.
     """
     return [_contradiction_record(contradiction, verdicts) for contradiction in contradictions]
 
@@ -157,9 +159,10 @@ def _carrier_record(verdict: Record, part: str) -> dict[str, str]:
 
 
 def side_standing(verdicts: Iterable[str]) -> str:
-    """Return a side's standing, given its claims' verdicts; a claim that is not testable counts only if all are.
+    """Return the standing of a side, given the verdicts on its claims.
 
-    A side with one claim that holds and one that fails is right in part, even while others wait.
+    Untestable claims are ignored, unless all claims are untestable: then the standing is 'opinion'. The standing is 'in
+    part' if a verdict is DEPENDS, or if one claim is supported and another challenged, even if others await evidence.
     """
     testable = set(map(Verdict, verdicts)) - {Verdict.NOT_TESTABLE}
     if not testable:
@@ -174,7 +177,11 @@ def side_standing(verdicts: Iterable[str]) -> str:
 
 
 def settle_opposites(standings: Sequence[str]) -> list[str]:
-    """Complete the standings of two sides that deny each other: if one holds, an open one fails, and vice versa."""
+    """Complete the standings of two sides that deny each other.
+
+    If one side holds, the other fails, and vice versa. Only a standing that is open, undecided or an opinion is
+    replaced.
+    """
     by = {"holds": "fails", "fails": "holds"}
     left, right = standings
     free = ("open", "opinion", "undecided")
@@ -182,9 +189,11 @@ def settle_opposites(standings: Sequence[str]) -> list[str]:
 
 
 def contradiction_outcome(standings: Sequence[str]) -> str:
-    """Return the outcome: `open`, `undecided` or `in part` if a side stands so, otherwise by the number that hold.
+    """Return the outcome of a contradiction, given the standings of its sides.
 
-    Opinions count only if all sides are opinions.
+    If a side is open, undecided or right in part, the outcome is the first of these standings. Otherwise the outcome
+    tells
+    how many sides hold. Opinions are ignored, unless all sides are opinions.
     """
     decided = [standing for standing in standings if standing != "opinion"]
     if not decided:
@@ -199,28 +208,31 @@ def contradiction_outcome(standings: Sequence[str]) -> str:
 
 
 def _figure_suffices(contradiction: Contradiction, entry: Record) -> bool | None:
-    """Tell if a published figure reaches the requirement; None if the figure is not verified."""
+    """Return True if a published figure reaches `least_value`, False if not, and None if the figure is not verified."""
     return float(entry["value"]) >= contradiction.least_value if entry["status"] == "verified" else None
 
 
 def _conflict_by_figures(contradiction: Contradiction) -> str:
-    """Classify a conflict by its published figures: real if all fall short of the other side's requirement.
+    """Classify a conflict by its published figures.
 
-    It is in part if only some fall short, and wording if none does. If none falls short but one is not verified, it is
-    awaiting source.
+    real: every figure is verified and falls short of the other side's requirement.
+    in part: some figures fall short, and the others suffice or are not verified.
+    wording: every figure is verified and suffices.
+    awaiting source: no figure falls short, but some are not verified.
     """
     sufficient = [_figure_suffices(contradiction, entry) for entry in contradiction.figures]
     if False in sufficient:
-        # The conflict is not fully real while a figure is unverified, since this figure might still suffice.
+        # An unverified figure (None) might still suffice, so the conflict is not `real` while there is such a figure.
         return "real" if set(sufficient) == {False} else "in part"
     return "awaiting source" if None in sufficient else "wording"
 
 
 def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
-    """Describe rules on different sides that no measurement can satisfy together.
+    """Describe each pair of rules on different sides that no measurement can satisfy together.
 
-    sides: for each side, claim ids and parts shaped as in `verdicts.json`. Compares rules with the same quantity and
-    overlapping scopes.
+    sides: for each side, pairs of claim id and a part as in `verdicts.json`. Two rules are compared if they have the
+    same
+    quantity and their scopes overlap.
     """
     by_rules: dict[tuple[str, str], dict[str, None]] = {}
     for left, right in combinations(sides, 2):
@@ -237,7 +249,10 @@ def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
 
 
 def accepted_range(part: Record) -> tuple[float, float] | None:
-    """Return the range that a rule accepts for one estimate, before scaling; None for rules over several estimates."""
+    """Return the range of estimates that a rule accepts; None if the rule is not at_least, at_most or within.
+
+    The range is divided by the part's scale, so it applies to estimates before scaling.
+    """
     bound, scale = part["threshold"], float(part.get("scale") or 1)
     if part["rule"] == "at_least":
         return bound / scale, math.inf
@@ -251,7 +266,10 @@ def _are_disjoint(a: tuple[float, float] | None, b: tuple[float, float] | None) 
 
 
 def _shared_scope(a: Record, b: Record) -> str | None:
-    """Format the labels that both scopes restrict; None if the scopes do not overlap."""
+    """Format the values that two scopes have in common, for each label in both.
+
+    Returns None if the quantities differ or the scopes do not overlap.
+    """
     if a["quantity"] != b["quantity"]:
         return None
     shared = []

@@ -9,7 +9,7 @@ from report.data.dataset import Dataset
 from report.quantities.published import record_rows
 from report.quantities.published_speeds import speedup
 
-# MLPerf benchmarks to report, in words.
+# MLPerf tasks and models to report, each with its description for readers.
 JOBS = {
     ("train-to-target", "BERT-large"): "train BERT-large, a language model",
     ("train-to-target", "ResNet-50"): "train ResNet-50, which classifies images",
@@ -23,16 +23,17 @@ JOBS = {
     ("infer", "Whisper"): "write down speech with Whisper",
     ("infer", "DLRM-DCNv2"): "recommend with DLRM-DCNv2",
 }
-# The stricter of two quality targets, as a share of the reference quality.
+# The stricter of MLPerf's two quality targets, as a fraction of the reference model's quality.
 HIGHER = 0.999
 
 
 def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
-    """Return one row per job: the server processors that the slowest and the fastest GPU replace, and their names.
+    """Return a record for each job: the slowest and the fastest GPU, and the processors that each of them replaces.
 
-    Each job uses its newest MLPerf round in which servers with and without a GPU took part; the servers without a GPU
-    have two processors. low and high include the range over the round's entries. Only batch work at the laxer quality
-    target counts, and no robot modules (Jetson).
+    Each job uses its newest MLPerf round in which servers with and without a GPU took part. The servers without a GPU
+    have
+    two processors. `low` and `high` span the round's entries. Only training and batch inference at the laxer quality
+    target are included, without robot modules (Jetson).
     """
     by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     speedups = speedup(data).filter(baseline="server", family="mlperf")
@@ -63,6 +64,6 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
 
 
 def _gpu_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a GPU and the processors it replaces: two per server."""
+    """Return the record of a GPU. A server has two processors, so the GPU replaces twice its speedup in processors."""
     ends = {name: 2 * float(row[name]) for name in ("estimate", "low", "high")}
     return {"gpu": row["gpu"], **ends, "records": row["records"], "detail": row["detail"]}

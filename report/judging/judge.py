@@ -48,7 +48,7 @@ _CSV = (
 )  # fmt: skip
 
 
-# Labels are read one by one, which is slower from Arrow strings than from Python strings.
+# The code reads labels one value at a time, which takes longer if pandas stores the strings in Arrow than in Python.
 @pd.option_context("mode.string_storage", "python")
 def judge(
     data: Dataset,
@@ -56,10 +56,11 @@ def judge(
     claims: Path = CLAIMS,
     allow_synthetic: bool = False,
 ) -> dict[str, Any]:
-    """Judge all claims on `data`, write `out` with schema and tables beside it, and return the document.
+    """Judge all claims on `data`, write the verdicts to `out`, and return them as a document.
 
-    Raises StudyError for a fault in a claim file, and for synthetic data unless `allow_synthetic`, which only tests may
-    set; OSError if the files cannot be written.
+    Also writes the JSON schema and the verdict tables beside `out`. Raises StudyError for a mistake in a claim file
+    and,
+    unless `allow_synthetic` (for tests only), for synthetic data. Raises OSError if a file cannot be written.
     """
     refuse_synthetic(data, allow_synthetic)
     declared_claims = read_claims(claims, data.reference)
@@ -116,7 +117,7 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
     for at, result in enumerate(results):
 
         def verdict_for(outcome: Verdict, at: int = at) -> Verdict:
-            """Return the claim's verdict if this part had another outcome."""
+            """Return the claim's verdict if part number `at` had this outcome and the other parts kept theirs."""
             return claim_verdict([*results[:at], replace(results[at], outcome=outcome), *results[at + 1 :]], past)
 
         parts.append(part_record(result, cache, verdict_for))
@@ -162,9 +163,11 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
 
 
 def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()) -> Verdict:
-    """Combine the parts' outcomes; NOT_TESTABLE without parts.
+    """Combine the outcomes of a claim's parts into its verdict; NOT_TESTABLE if it has no parts.
 
-    past: the parts as of the article's date. If they support the claim and today's parts challenge it, it is OUTDATED.
+    past: the results of the parts as of the article's date. If they support the claim but today's parts challenge it,
+    the
+    verdict is OUTDATED.
     """
     now = combine_verdicts([result.outcome for result in results]) if results else Verdict.NOT_TESTABLE
     was_supported = bool(past) and claim_verdict(past) is Verdict.SUPPORTED
@@ -172,16 +175,20 @@ def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()
 
 
 def deciding_source(results: Sequence[PartResult], verdict: Verdict) -> str:
-    """Return HERE, OTHERS if the verdict depends on published measurements, '' if it is not decided."""
+    """Return the origin of the deciding measurements: HERE or OTHERS, or '' if the claim is not decided.
+
+    The origin is OTHERS if published measurements decide at least one part.
+    """
     if not verdict.is_decided:
         return ""
     return OTHERS if any(result.waits for result in results) else HERE
 
 
 def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str]) -> str:
-    """Return the contributed node whose machine alone decides a verdict measured here; '' if there is none.
+    """Return a node of the contributed machine that alone decides a verdict; '' if there is no such machine.
 
-    record: as in `verdicts.json`. Published figures have no node and do not count as a second machine.
+    record: the claim's record in `verdicts.json`. The result is '' if published measurements decide the verdict. Beside
+    measurements here, published figures have no node and do not count as a second machine.
     """
     if record["decided_on"] != HERE:
         return ""
@@ -192,7 +199,7 @@ def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str
 
 
 def _when_written_record(part_result: PartResult) -> dict[str, Any]:
-    """Return a part as of the article's date: its outcome and representative case."""
+    """Return the record of a part as of the article's date: its outcome, threshold and representative case."""
     result, row = part_result.result, part_result.result.representative if part_result.result else None
     number = row_interval(result.estimates, row) if result and row is not None else {}
     name = row_name(result.estimates, row) if result and row is not None else ""
@@ -206,17 +213,21 @@ def _when_written_record(part_result: PartResult) -> dict[str, Any]:
 
 
 def count_decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count claims decided here, decided by published runs, and open, and the open claims that are not testable."""
+    """Count the claims that are decided here, decided by published runs, and open.
+
+    'not testable' is the number of open claims that are not testable.
+    """
     origins = Counter(str(verdict["decided_on"]) for verdict in verdicts)
     not_testable = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
     return {HERE: origins[HERE], OTHERS: origins[OTHERS], "open": origins[""], "not testable": not_testable}
 
 
 def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Group claims by question; return each question's claims and the verdict that its decided claims share.
+    """Group the claims by question; return each question with its claims and their common verdict.
 
-    The verdict is DIFFER if the decided claims disagree. If no claim is decided, it is the verdict that all claims
-    share, or else undecided.
+    The common verdict is that of the decided claims, or DIFFER if these disagree. If no claim is decided, it is the
+    verdict
+    of all claims, or UNDECIDED if these disagree.
     """
     by_question: dict[str, list[Mapping[str, Any]]] = {}
     for record in verdicts:

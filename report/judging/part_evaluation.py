@@ -1,8 +1,9 @@
-"""Evaluate one part of a claim: its estimates in scope, its outcome or what is missing, and published results.
+"""Evaluation of one part of a claim: its estimates in scope, its outcome or missing evidence, and published results.
 
-Published records decide a part only if no measurement here can, by the part's own rule and threshold. Direct evidence
-(the same work on both sides, number formats stated) decides by the margin in `rules.PublishedEnds`; indirect evidence
-is only shown. A measurement here always takes precedence, and the published result is then shown next to it.
+Published records are judged by the part's own rule and threshold. They decide the part only if the measurements of this
+study cannot decide it; otherwise they are shown beside these measurements. Only direct evidence decides: records of the
+same work on both sides, with stated number formats, and by the margin in `rules.PublishedEnds`. Indirect evidence is
+only shown.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from report.verdicts import Failure, Missing
 def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
     """Select the estimates in a scope.
 
-    `backend: best` implies the best shape. Aggregates labelled best enter only if the scope asks for them; `threads:
-    all` selects the largest thread count that was measured on a node's kind of device.
+    `backend: best` also selects the best shape, if there are shapes. Aggregates labelled best are selected only if the
+    scope asks for them. `threads: all` selects, for each node and kind of device, the largest thread count that was
+    measured.
     """
     for name, value in _scope_values(scope, estimates).items():
         estimates = _narrow(estimates, name, value)
@@ -38,9 +40,10 @@ def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
 
 
 def _drop_undecidable(estimates: Estimates) -> Estimates:
-    """Drop estimates without an interval if another machine of their kind has one for the same case.
+    """Drop each estimate without an interval if another machine of its kind has an interval for the same case.
 
-    A machine with a single round decides nothing yet, and must not undo the decision by the others of its kind.
+    A machine with a single round has no interval. Pooled with the others of its kind, it could leave their decided case
+    undecided.
     """
     has_interval = estimates["low"].notna().to_numpy(bool)
     if "node" not in estimates.labels or has_interval.all():
@@ -71,7 +74,7 @@ def _narrow(estimates: Estimates, name: str, value: Any) -> Estimates:
 
 
 def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
-    """Return the kinds of devices needed to decide the part."""
+    """Return the kinds of devices (cpu, gpu) that the part's quantity, scope or comparison between devices needs."""
     scope_kinds = part.scope.get("device", [])
     kinds = {*quantity.kinds, *(scope_kinds if isinstance(scope_kinds, list) else [scope_kinds])}
     if part.options.get("over") == "device":
@@ -80,7 +83,10 @@ def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
 
 
 def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
-    """Find the evidence that a part lacks, if its rule has nothing to compare. estimates: all for its quantity."""
+    """Find the evidence that a part lacks, if its rule has nothing to compare.
+
+    estimates: all estimates of the part's quantity, in scope or not.
+    """
     kinds = kinds_needed(part, quantity)
     wanted = list(quantity.experiments)
     for kind in kinds:
@@ -99,7 +105,7 @@ def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dat
 
 
 def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
-    """Return the failure that left an experiment without results on this kind of device; None if it has results."""
+    """Return the most common failure of an experiment on a kind of device; None if the experiment has results there."""
     rows = data.statuses(experiment, kind)
     if (rows["status"] == "ok").any():
         return None
@@ -111,7 +117,10 @@ def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | 
 
 
 def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing:
-    """Find the label of the scope that no measurement matches, or else the rule that has nothing to compare."""
+    """Find the first scope label that leaves no measurements.
+
+    If every label leaves some, name the rule if it cannot compare them.
+    """
     remaining, missing = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
     for name, value in _scope_values(part.scope, estimates).items():
         narrowed = _narrow(remaining, name, value)
@@ -128,11 +137,14 @@ def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing
 
 @dataclass(frozen=True)
 class PublishedResult:
-    """The judged published measurements for one part.
+    """Published evidence for one part, with the result of judging it.
 
-    part: the part, with the published quantity and scope in place of its own. strength: direct or indirect. why: what
-    the records and the claim have in common, and what differs. estimates: all for the published quantity. chosen: the
-    estimates in scope, scaled. result: the rule's result; None without estimates in scope.
+    part: the part, with quantity, scope and scale of the published evidence in place of its own.
+    strength: 'direct' or 'indirect'.
+    why: the common points and the differences of the records and the claim.
+    estimates: all estimates of the published quantity.
+    chosen: the estimates in scope, after scaling.
+    result: the result of the rule; None if it had nothing to compare.
     """
 
     part: Part
@@ -145,7 +157,7 @@ class PublishedResult:
 
     @property
     def outcome(self) -> Verdict | None:
-        """Outcome, None if there was nothing to compare."""
+        """Outcome of the rule; None if the rule had nothing to compare."""
         return self.result.outcome if self.result else None
 
     @property
@@ -158,12 +170,14 @@ class PublishedResult:
 
 @dataclass
 class PartResult:
-    """A part with its outcome.
+    """Part of a claim with its outcome.
 
-    missing: the evidence that the part waits for, if its rule could not be applied. estimates: all for the quantity,
-    before scope and scale. result: the rule's result. unchecked: True if the quantity's model was not checked, which
-    leaves the part undecided. others: the published results for the part. waits: the evidence that the part would wait
-    for if published results had not decided it.
+    missing: the evidence that the part awaits; None if its rule could be applied.
+    estimates: all estimates of the part's quantity, before scope and scale.
+    result: the result of the rule; None if the rule could not be applied.
+    unchecked: True if the part is undecided because nothing checks the quantity's model.
+    others: the results of the published evidence.
+    waits: if published evidence decides the part, the evidence that the part would await without it; otherwise None.
     """
 
     part: Part
@@ -179,7 +193,7 @@ class PartResult:
 
 
 class QuantityCache:
-    """Quantities over one dataset, each computed once, with a record of the data it used."""
+    """Cache of the estimates of each quantity on one dataset, with a record of the data that each quantity used."""
 
     def __init__(self, data: Dataset) -> None:
         self.data = data
@@ -188,7 +202,7 @@ class QuantityCache:
         self._read: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def estimates(self, quantity: Quantity) -> Estimates:
-        """Return a quantity's estimates. Raises MissingSourceError."""
+        """Return a quantity's estimates. Raises MissingSourceError if a figure that it needs is absent or unverified."""
         if quantity.name not in self._estimates:
             with self.data.track_use() as used:
                 self._used[quantity.name] = used
@@ -200,7 +214,7 @@ class QuantityCache:
         return sorted(self._used.get(quantity.name, DataUse()).entries)
 
     def undeclared_experiments(self, quantity: Quantity) -> list[str]:
-        """Return experiments that a quantity read without declaring them."""
+        """Return the experiments that a quantity read but declares neither in `experiments` nor in `reads`."""
         read = {experiment for experiment, _ in self._used.get(quantity.name, DataUse()).rows}
         return sorted(read - {*quantity.experiments, *quantity.reads})
 
@@ -209,10 +223,11 @@ class QuantityCache:
         return any(not metric for _, metric in self._used.get(quantity.name, DataUse()).rows)
 
     def source_rows(self, quantity: Quantity, followed: tuple[int, ...], nodes: Sequence[str]) -> tuple[int, ...]:
-        """Return the summary rows behind an estimate.
+        """Return the numbers of the summary rows behind an estimate.
 
-        followed: rows tracked through the arithmetic. If there are none, all rows that the quantity read for these
-        nodes are returned. Published figures have no node, and no rows.
+        followed: the row numbers that were tracked through the quantity's arithmetic. If there are none, all rows that
+        the
+        quantity read for `nodes` are returned. A published figure has no node, so it has no rows.
         """
         if followed or not quantity.experiments or not nodes:
             return followed
@@ -222,10 +237,11 @@ class QuantityCache:
 
 
 def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
-    """Decide one part, or find what is missing.
+    """Decide one part by its rule, or find the evidence that it lacks.
 
-    Raises StudyError naming the claim's file if the options do not fit the estimates, or if the part declares that it
-    awaits data which exist.
+    Raises StudyError with the claim's file if the rule's options do not fit the estimates, if the quantity is unknown,
+    or
+    if the data exist that the part declares to await.
     """
     quantity = quantities().get(part.quantity)
     if part.machine:
@@ -257,7 +273,7 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
 
 
 def _awaiting_result(part: Part, claim: Claim, quantity: Quantity | None, cache: QuantityCache) -> PartResult:
-    """Return the result for a part that declares what it awaits."""
+    """Return the result of a part that declares `awaits`. Raises StudyError if the data that it awaits exist."""
     if quantity is not None and _has_data(part, quantity, cache):
         raise StudyError(
             f"{claim.path}: awaits: remove it, for {part.quantity} is implemented and has data in this scope"
@@ -280,9 +296,11 @@ def _has_data(part: Part, quantity: Quantity, cache: QuantityCache) -> bool:
 
 
 def _compared_unit(part: Part, quantity: Quantity, data: Dataset) -> str:
-    """Return the unit of the comparison: the quantity's, or the unit that the published entries share.
+    """Return the unit of the values that the rule compares with the threshold.
 
-    Ratios, trends and crossovers have unit 1.
+    The unit is 1 for the rules ratio, trend and crossover. For other rules it is the unit of the quantity; if the
+    quantity
+    is documented and has no unit, it is the unit of the published entries, or '' if their units differ.
     """
     if part.rule in ("ratio", "trend", "crossover"):
         return "1"
@@ -296,9 +314,9 @@ DIRECT = "direct"
 
 
 def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[PublishedResult]:
-    """Judge each piece of published evidence that a claim declares for one part.
+    """Judge each published evidence that a claim declares for a part.
 
-    Raises StudyError naming the claim's file if a rule does not fit the records.
+    Raises StudyError with the claim's file if the part's rule does not fit the records.
     """
     results = []
     for declared in claim.published:
@@ -334,13 +352,17 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
 
 
 def _published_rule(part: Part, labels: Sequence[str]) -> str:
-    """Return the part's rule, or only its comparison if the records are ratios, slopes or crossings already."""
+    """Return the rule to judge published records: the part's rule, or only its comparison (such as at_least).
+
+    The comparison suffices if the records are ratios, slopes or crossings already, without the label that the rule
+    needs.
+    """
     needs = {"ratio": "over", "crossover": "over", "trend": "along"}.get(part.rule)
     return part.compare if needs and part.options[needs] not in labels else part.rule
 
 
 def _with_stated_formats(estimates: Estimates) -> Estimates:
-    """Drop estimates with an unstated number format or indirect strength."""
+    """Drop the published estimates that do not state the number formats or are marked as indirect evidence."""
     for label, unfit in (("precision", ""), ("strength", "indirect")):
         if label in estimates.labels:
             estimates = estimates.take((estimates[label] != unfit).to_numpy(bool))
@@ -348,7 +370,10 @@ def _with_stated_formats(estimates: Estimates) -> Estimates:
 
 
 def add_published_results(part_result: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
-    """Add published results to a part; if it waits and direct evidence decides, it takes the evidence's outcome."""
+    """Add the results of published evidence to a part.
+
+    If the part lacks evidence or rounds and direct evidence decides, the part takes the outcome of that evidence.
+    """
     waits = part_result.missing or _missing_rounds(part_result)
     others = judge_published(part_result.part, claim, cache)
     deciding = next(
@@ -369,7 +394,7 @@ def add_published_results(part_result: PartResult, claim: Claim, cache: Quantity
 
 
 def _missing_rounds(part_result: PartResult) -> Missing | None:
-    """Return the need for more rounds if a part is undecided and most estimates have one round, without interval."""
+    """Return the need for more rounds if a part is undecided and most estimates have one round and no interval."""
     if part_result.result is None or part_result.quantity is None or part_result.outcome is not Verdict.UNDECIDED:
         return None
     single, every = int(part_result.result.single_round.sum()), len(part_result.result.estimates)

@@ -26,9 +26,11 @@ SCHEMA = json.loads((PACKAGE / "schemas" / "counterparts.schema.json").read_text
 
 
 def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, Any]]:
-    """Return each declared pair: the published value, and each machine's largest estimate with its ratio to this value.
+    """Compare each declared published value with the largest estimate here of each kind of node.
 
-    Empty without the file or without published records. Raises StudyError for an unknown quantity or record.
+    Each estimate has its ratio to the published value. The list is empty if the file is missing or there are no
+    published
+    records. Raises StudyError for an unknown quantity or record.
     """
     published = cache.data.published
     if not path.exists() or not published.records_by_key:

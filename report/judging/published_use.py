@@ -7,7 +7,8 @@ from typing import Any
 
 from report.data.published_records import Published
 
-# Users besides claims: the report's opening, and the comparison of published figures with ours.
+# Users that are not claims. OPENING: the opening of the report.
+# COUNTERPART: the comparison of our CPU figures with published figures.
 OPENING, COUNTERPART = "opening", "counterpart"
 Rows = Sequence[Mapping[str, Any]]
 
@@ -15,10 +16,11 @@ Rows = Sequence[Mapping[str, Any]]
 def record_users(
     published: Published, evidence: Iterable[tuple[str, str]], replaced: Rows = (), counterparts: Rows = ()
 ) -> dict[str, list[str]]:
-    """Map each record's key to its users, claims before others; the list is empty if nothing uses the record.
+    """Map the key of each published record to the record's users, claims first; an unused record has an empty list.
 
-    evidence: pairs of claim id and record key. replaced, counterparts: rows from `judging.cpus_per_gpu` and
-    `judging.published_baselines`.
+    evidence: pairs of claim id and record key.
+    replaced: the rows from `judging.cpus_per_gpu`.
+    counterparts: the rows from `judging.published_baselines`.
     """
     by_record: dict[str, dict[str, None]] = {key: {} for key in published.records_by_key}
     for claim, key in evidence:

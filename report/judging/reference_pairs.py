@@ -24,10 +24,12 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """A published figure for one kind of device.
+    """Published figure for one kind of device.
 
-    host: another kind of device that the node must also have; '' for none. entries: reference ids. value, low, high: in
-    `Pair.unit`; None if unknown. worked_out: the calculation from the entries; '' if the value is that of one entry.
+    host: another kind of device that the node must have too; '' for none.
+    entries: the ids of the reference entries.
+    value, low, high: numbers in the unit `Pair.unit`; None if unknown.
+    worked_out: the calculation of the value from the entries; '' if an entry gives the value itself.
     """
 
     device: str
@@ -42,7 +44,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Pair:
-    """A quantity, the cases to compare, and the published figures for them."""
+    """Measured quantity with the scope of the cases to compare, and the published figures to compare them with."""
 
     id: str
     title: str
@@ -59,14 +61,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class Triangulation:
-    """The pairs, and patterns to recognize the figures' devices."""
+    """All declared pairs. devices: for each kind of device, the properties by which to recognize it."""
 
     devices: Mapping[str, Record]
     pairs: tuple[Pair, ...]
 
 
 def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangulation:
-    """Read the declared pairs. Raises StudyError with file and line for unknown names or units that do not fit."""
+    """Read the declared pairs. Raises StudyError with file and line for a mistake, such as an unknown name."""
     raw = read_yaml(path, SCHEMA)
     for name, device in raw["devices"].items():
         try:
@@ -87,7 +89,7 @@ def read_triangulation(path: Path, reference: Mapping[str, Record]) -> Triangula
 
 @dataclass(frozen=True)
 class _PairReader:
-    """Parser for one declared pair, number `at` in the file."""
+    """Parser for one declared pair; `at` is the pair's position in the file."""
 
     path: Path
     at: int
@@ -123,9 +125,11 @@ class _PairReader:
         )
 
     def _parse_figures(self, raw: str | Record, unit: str, number: int) -> list[Figure]:
-        """Parse one figure, or a pattern, which gives a figure for each device of the pair's kind.
+        """Parse one figure, or a pattern that stands for several figures.
 
-        A pattern is an entry's id with `*` in place of the device.
+        A pattern is the id of an entry with `*` in place of the device. It gives a figure for each device that has such
+        an
+        entry and is of the kind (cpu or gpu) in the pair's scope.
         """
         steps = ("figures", number)
         if not isinstance(raw, str):
@@ -177,9 +181,11 @@ class _PairReader:
 def _figure_range(
     entries: Sequence[Record], counts: Sequence[float]
 ) -> tuple[float | None, float | None, float | None]:
-    """Divide each entry by its count, and the first entry by the second if there are two. Return value, low and high.
+    """Return value, low and high of a figure that is calculated from one or two entries.
 
-    low is the first entry's low over the second's high, and high the reverse. All are None if an entry has no value.
+    Each entry is divided by its count. If there are two entries, the first is then divided by the second: low is the
+    first
+    low over the second high, and high is the first high over the second low. All are None if an entry has no value.
     """
     if any(entry.get("value") is None for entry in entries):
         return None, None, None

@@ -26,11 +26,13 @@ def reference_users(
     contradictions: Iterable[Contradiction],
     triangulation: Triangulation | None,
 ) -> dict[str, list[str]]:
-    """Return the users of each reference entry, most important first.
+    """Return the users of each reference entry.
 
-    A user is a claim that names the entry or whose quantity used it on these data, a quantity, a contradiction, a
-    comparison with measurements here, a GPU's rating, the plausibility check on nodes, or a quantity module that
-    declares it (`ENTRIES`) for data not present here.
+    The users are, in this order: claims that name the entry or whose quantity read it; contradictions; quantities that
+    read
+    it; quantity modules that declare it in `ENTRIES`, because other data may need it; comparisons with measurements
+    here;
+    GPU ratings; and the plausibility check on nodes.
     """
     by_entry: dict[str, dict[str, None]] = {name: {} for name in cache.data.reference}
 

@@ -1,6 +1,7 @@
-"""Test robustness: judge a part again with one assumption changed at a time.
+"""Test the robustness of verdicts: judge a part again with one assumption changed at a time (a trial).
 
-Assumptions are the threshold, a label value in the scope, and the presence of one case or machine (`verdicts.Trial`).
+The assumptions are the threshold, a label value in the scope, and the inclusion of each case, machine or unit. A trial
+turns the verdict if it leads to a different verdict. `verdicts.Trial` is its record.
 """
 
 from __future__ import annotations
@@ -38,26 +39,28 @@ from report.statistics import Floats
 from report.verdicts import Part as PartRecord
 from report.verdicts import Robustness, Trial, Turn
 
-# A robust outcome lies at least CLEAR_WIDTHS interval widths from the threshold, and no threshold of the declared range
-# that differs by at most the factor NEAR_FACTOR turns it.
+# CLEAR_WIDTHS: a robust outcome lies at least this number of interval widths from the threshold.
+# NEAR_FACTOR: a threshold in the declared range is near if it differs from the declared threshold by at most this
+# factor; no near threshold turns a robust outcome.
 CLEAR_WIDTHS, NEAR_FACTOR = 1.0, 2.0
-# Scope labels whose value can be swapped without changing the question.
+# Scope labels to try with other values: the claim's question stays the same with another value.
 _SWAPPED = ("dtype", "threads", "backend", "baseline", "precision", "op")
-# Most cases or machines to name; if there are more, only their number is given.
+# Maximum number of cases or machines to name in trials. If there are more, only their number is given.
 MOST_NAMED = 3
-# A range whose ends differ by more than this factor is drawn on a logarithmic scale.
+# If the ends of a slider's range differ by more than this factor, the range is drawn on a logarithmic scale.
 LOGARITHMIC = 8.0
-# Bisection steps to find the threshold at which a share's outcome turns; a share varies smoothly with the threshold.
+# Number of bisection steps to find the threshold at which the outcome of a share changes. A share varies smoothly with
+# the threshold, so the ends of the intervals do not give this threshold.
 _HALVINGS = 40
-# Most pieces on a slider; if there are more, the slider offers the declared thresholds only.
+# Maximum number of pieces on a slider. If there are more, the slider offers the declared thresholds only.
 MOST_PIECES = 60
 
 
 class Retrial:
-    """A part's compared estimates, to be judged again.
+    """Compared estimates of a part, with methods to judge them again.
 
-    verdict_for: returns the claim's verdict for an outcome of this part. open_: the outcome to give at thresholds that
-    leave the part undecided.
+    verdict_for: returns the claim's verdict for an outcome of this part.
+    open_: the outcome to return for thresholds at which the part is undecided.
     """
 
     def __init__(
@@ -69,28 +72,29 @@ class Retrial:
     ) -> None:
         self.part, self.result, self.verdict_for, self.outcome = part, result, verdict_for, result.outcome
         self.undecided_outcome = open_
-        # Trials that leave out estimates keep the interval level for all estimates, which is slightly conservative.
+        # Trials that leave out estimates use the same interval level as for all estimates. Their intervals may thus be
+        # slightly too wide, which is conservative.
         self.low, self.high = deciding_ends(part, result.estimates)
         self.sides_at = side_finder(part, result.estimates, (self.low, self.high))
         self.sides = np.array(result.sides)
-        # An estimate without an interval stays on its side at every threshold.
+        # Marks the estimates with an interval. The other estimates keep their side at every threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
         self.population = share_population(part, result.estimates)
         self.decides = any(verdict_for(other) != verdict_for(self.outcome) for other in Verdict if other.is_judged)
 
     def turns(self, outcome: Verdict) -> bool:
-        """Return True if an outcome turns the verdict.
+        """Return True if this outcome of the part turns the claim's verdict.
 
-        If no outcome of this part can turn the verdict, return True if the outcome differs from the part's own.
+        If no outcome of the part can turn the verdict, return True if this outcome differs from the part's own.
         """
         return self.verdict_for(outcome) != self.verdict_for(self.outcome) if self.decides else outcome != self.outcome
 
     def trial(self, kind: str, outcome: Verdict, **changed: Any) -> Trial:
-        """Record one trial."""
+        """Return the record of a trial with this outcome and the resulting verdict."""
         return Trial(kind=kind, outcome=outcome, verdict=self.verdict_for(outcome), **changed)  # type: ignore[arg-type]
 
     def outcome_at(self, threshold: Threshold) -> Verdict:
-        """Return the outcome at another threshold."""
+        """Return the outcome of the part at another threshold; `open_` if the part is undecided there."""
         outcome = self._outcome_at(threshold)
         return outcome if outcome.is_decided else self.undecided_outcome
 
@@ -102,7 +106,7 @@ class Retrial:
 
     @property
     def is_settled(self) -> bool:
-        """True if no estimate depends on the threshold, as when two series never change places."""
+        """True if the part is decided and no threshold can change its outcome, as for two series that never cross."""
         return not self.known.any() and self.outcome in (Verdict.SUPPORTED, Verdict.CHALLENGED)
 
 
@@ -114,12 +118,16 @@ def part_robustness(
     data: Dataset,
     verdict_for: Callable[[Verdict], Verdict],
 ) -> Robustness:
-    """Run all trials on a part, to tell how near its outcome is to turning.
+    """Run all trials on a part and record how near its outcome is to turning.
 
-    estimates: all for the quantity, before scope and scale. margin_widths: see `margin`; None without an interval or
-    for exact figures. verdict: the verdict on the claim. decides: True if another outcome of this part alone would turn
-    the claim. fragile: True if the margin is below CLEAR_WIDTHS or any trial turns the verdict, except thresholds
-    beyond NEAR_FACTOR and loops in plain code, which measure a language, not a machine.
+    estimates: all estimates of the part's quantity, before scope and scale.
+
+    The record has these fields:
+    margin_widths: see `margin`; None for exact figures and without an interval.
+    verdict: the verdict on the claim.
+    decides: True if another outcome of this part alone would turn the verdict.
+    fragile: True if the margin is below CLEAR_WIDTHS or a trial turns the verdict. Thresholds beyond NEAR_FACTOR do not
+    count, nor do loops in plain code, because they measure a language, not a machine.
     """
     retrial = Retrial(part, result, verdict_for)
     distance = margin(result, part.threshold, part.share)
@@ -140,21 +148,22 @@ def part_robustness(
 
 
 def _is_near(trial: Trial) -> bool:
-    """Return True if a trial's change is small enough to make the part fragile."""
+    """Return True if a trial's change is so small that the part is fragile if the trial turns the verdict."""
     if trial.kind == "threshold":
         return trial.side is not None and (trial.factor or 0) <= NEAR_FACTOR
     return not trial.plain_loop
 
 
 def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> float:
-    """Return the deciding estimate's distance from the threshold, in interval widths; infinite for exact figures.
+    """Return the distance of the deciding estimate from the threshold, in widths of the estimate's interval.
 
-    The deciding estimate is the representative one. For DEPENDS, take the clearest estimate on each side, then the less
-    clear of these two, since the outcome holds while both sides exist. Distances use logarithms if all values are
-    positive. For a share, return its distance from `wanted`. The result is nan without an interval.
+    The deciding estimate is the representative estimate. For DEPENDS, it is the less clear of two estimates, namely the
+    clearest on each side, because the outcome holds as long as both sides have an estimate. Distances are computed on
+    logarithms if all values are positive. For a share of units, return the distance of the share from `wanted`. The
+    distance is infinite for exact figures, and nan without an interval.
     """
     if result.share is not None and result.share.units:
-        # A share always has an interval width, because its units are a sample from others like them.
+        # The interval of a share always has a width, because the units are a sample of all such units.
         return abs(result.share.estimate - wanted) / (result.share.high - result.share.low)
     widths = _distances_in_widths(result.estimates, threshold.ends)
     if result.outcome is not Verdict.DEPENDS:
@@ -175,15 +184,18 @@ def _distances_in_widths(estimates: Estimates, ends: Sequence[float]) -> Floats:
         by_logs = [np.abs(np.log(estimate / end)) for end in ends if end > 0] or straight
         gap = np.where(logs, np.min(by_logs, axis=0), np.min(straight, axis=0))
         distances: Floats = gap / np.where(logs, np.log(high / low), high - low)
-    # Exact figures have no width, so the distance is infinite, even on the threshold.
+    # An exact figure has no interval width, so its distance is infinite, even if it equals the threshold.
     return np.where(low == high, np.inf, distances)
 
 
-# Thresholds
+# The following functions try other thresholds.
 
 
 def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
-    """Yield trials for all other declared thresholds, and for the nearest in their range that turn the verdict."""
+    """Yield a trial for each other declared threshold, and for the nearest thresholds that turn the verdict.
+
+    The nearest thresholds are searched for between the smallest and the largest declared threshold.
+    """
     part = retrial.part
     for threshold in part.thresholds:
         if threshold != part.threshold:
@@ -195,7 +207,9 @@ def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
 def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
     """Yield a trial for each declared range that turns the verdict.
 
-    factor: the larger of the two ratios between an end of this range and the same end of the part's own range.
+    The trial's `factor` compares this range with the part's own range: it is the larger of the ratio between their
+    lower
+    ends and the ratio between their upper ends.
     """
     for threshold in retrial.part.thresholds:
         outcome = retrial.outcome_at(threshold)
@@ -206,14 +220,15 @@ def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
 
 
 def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
-    """Yield the nearest thresholds below and above the declared one that turn the verdict."""
+    """Yield a trial for the nearest threshold on each side of the declared threshold that turns the verdict."""
     declared, tried = retrial.part.threshold.low, retrial.part.thresholds
     stretches = list(outcome_pieces(retrial, tried[0].low, tried[-1].low))
     now = sum(start < declared or (start == declared and not later) for start, _, _, later in stretches) - 1
     for ahead in (range(now + 1, len(stretches)), range(now - 1, -1, -1)):
         at = next((at for at in ahead if retrial.turns(stretches[at][1])), None)
         if at is not None:
-            # A piece's start may still belong to the previous piece.
+            # The trial's threshold is the boundary between two pieces, which is the start of the upper piece. `later`
+            # is 1 if the boundary itself still belongs to the lower piece.
             start, _, _, later = stretches[at] if at > now else stretches[at + 1]
             side = ("above" if later else "from") if at > now else ("to" if later else "below")
             yield retrial.trial(
@@ -227,9 +242,11 @@ def _larger_ratio(at: float, value: float) -> float | None:
 
 
 def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[float, Verdict, Verdict, int]]:
-    """Split a threshold range into pieces with one outcome each, ascending.
+    """Split a range of thresholds into pieces with one outcome each, in ascending order.
 
-    Yields start, outcome, verdict, and 1 if the start itself still belongs to the previous piece, else 0.
+    Yields for each piece: its start, the part's outcome, the claim's verdict, and a number. The number is 1 if the
+    start
+    itself still belongs to the previous piece, otherwise 0.
     """
     points = _candidate_thresholds(retrial, low, high)
     outcome = retrial.outcome_at(Threshold(points[0]))
@@ -247,7 +264,10 @@ def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[
 
 
 def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[float]:
-    """Return the range's ends and all thresholds between them where an estimate may change sides."""
+    """Return the ends of the range and all thresholds between them at which an estimate may change sides.
+
+    For a share of units, also return evenly spaced thresholds, because its outcome may change anywhere.
+    """
     ends = np.concatenate([retrial.low[retrial.known], retrial.high[retrial.known]])
     if "family" in retrial.result.estimates.labels:
         stated = [retrial.result.estimates.numbers(name).to_numpy(float) for name in ("low", "high")]
@@ -259,7 +279,7 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
 
 
 def _turning_place(retrial: Retrial, start: float, end: float) -> float:
-    """Bisect for the threshold where the outcome at `end` begins."""
+    """Bisect between `start` and `end` for the lowest threshold with the outcome that holds at `end`."""
     wanted = retrial.outcome_at(Threshold(end))
     for _ in range(_HALVINGS):
         middle = (start + end) / 2
@@ -269,11 +289,11 @@ def _turning_place(retrial: Retrial, start: float, end: float) -> float:
     return end
 
 
-# Scope, cases and machines
+# The following functions try other scopes, and leave out cases and machines.
 
 
 def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial) -> Iterator[Trial]:
-    """Yield a trial for each other value of a scope label, if there are estimates with this value."""
+    """Yield a trial for each other value of a scope label in _SWAPPED that occurs in the estimates."""
     for name in _SWAPPED:
         now = part.scope.get(name)
         if now is None or isinstance(now, list) or name not in estimates.labels:
@@ -290,7 +310,10 @@ def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial)
 
 
 def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: Mapping[str, Any]) -> list[Any]:
-    """Return the label's other values among the estimates that match all other labels of the scope."""
+    """Return the other values of a scope label among the estimates that match the scope's other labels.
+
+    more: labels and values to add to the scope.
+    """
     scope = {**{key: value for key, value in part.scope.items() if key != name}, **more}
     if name == "backend":
         scope[name] = [value for value in estimates[name].dropna().unique() if value != "best"]
@@ -300,23 +323,29 @@ def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: M
 
 
 def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
-    """Yield a trial for each case, machine, or unit of a share whose omission alone changes the outcome.
+    """Yield a trial for each case, kind of machine, or unit of a share whose omission changes the outcome.
 
-    All machines of a kind are left out together. one_case: True if the machine has one case only. If a case is left
-    out, the outcome follows from the counts on each side; a share is computed again.
+    All machines of a kind are left out together; `one_case` is True if they have one case only. The outcome without a
+    case
+    or machine follows from the numbers of cases that support and challenge. A share is computed again.
     """
     estimates, n = retrial.result.estimates, len(retrial.sides)
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
     population = retrial.population
 
     def outcome_without(rows: NDArray[np.bool_], n_omitted: int, supporting: int, challenging: int) -> Verdict:
-        """Return the outcome without `rows`. The numbers count these rows, and those that support and challenge."""
+        """Return the outcome if cases are left out.
+
+        rows: mask of the omitted cases, used for shares only. n_omitted: number of omitted cases. supporting,
+        challenging:
+        numbers of omitted cases that support and challenge.
+        """
         if population:
             return population.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
         return outcome_from_counts(retrial.part.rule, n - n_omitted, pro - supporting, contra - challenging)
 
     def named_trials(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
-        """Yield a trial per name, or one trial without a name if there are more than MOST_NAMED."""
+        """Yield a trial for each name, or a single trial without a name if `number` exceeds MOST_NAMED."""
         if number > MOST_NAMED:
             named = [{"what": ""}]
         shared = {"of": of, "number": number if number > MOST_NAMED else 1, **more}
@@ -353,15 +382,22 @@ def _case_text(estimates: Estimates, row: int, data: Dataset) -> str:
     return "; ".join(filter(None, (row_machine(estimates, row, data), row_name(estimates, row))))
 
 
-# Claims
+# The following functions combine the trials of all parts of a claim.
 
 
 def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | None, Turn | None]:
-    """Classify a claim's robustness and find the nearest change that turns its verdict.
+    """Return the robustness of a claim, and the nearest change that turns its verdict.
 
-    ROBUST, SENSITIVE, LISTED (robust, but the cases are a chosen list), UNTRIED (exact figures are not varied); None
-    for an undecided claim. The turn has kind margin if the result is close to the threshold, though no trial turns the
-    verdict, and kind nothing if it is not close either; None for UNTRIED and for a claim without a judged part.
+    The robustness is:
+    SENSITIVE: a small change turns the verdict, or the result is close to the threshold.
+    ROBUST: the claim is not sensitive.
+    LISTED: the claim is not sensitive, but its cases are a chosen list.
+    UNTRIED: the claim rests on exact figures, which are not varied.
+    None: the claim is undecided or not judged.
+
+    The change has the kind `margin` if no trial turns the verdict but the result is close to the threshold, and the
+    kind
+    `nothing` if the result is not close either. The change is None for UNTRIED and for a claim without a judged part.
     """
     judged = [part for part in parts if part.robustness]
     if not Verdict(verdict).is_judged or not judged:
@@ -381,7 +417,7 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
 
 
 def _ranked_turns(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
-    """Yield changes to a part that turn the verdict, each with its rank: the lower, the nearer."""
+    """Yield each change to a part that turns the verdict, with its rank: the nearest change has the lowest rank."""
     record = part.robustness
     if record is None or not record.decides:
         return
@@ -394,9 +430,12 @@ def _ranked_turns(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
 
 
 def _trial_rank(trial: Trial) -> tuple[int, float] | None:
-    """Return a change's rank, the nearest change first; None if the change does not count."""
+    """Return the rank of a trial's change, lower for a nearer change.
+
+    Returns None for trials that are no candidates: declared thresholds, and loops in plain code.
+    """
     if trial.kind == "threshold":
-        # Thresholds whose factor is unknown rank before all others.
+        # If a threshold is not positive, its factor is unknown, and it ranks before all other changes.
         factor = trial.factor or 0.0
         return (0 if factor <= NEAR_FACTOR else 4, factor) if trial.side else None
     if trial.kind == "scope":
@@ -409,7 +448,7 @@ def _turn_from_trial(trial: Trial, part: str | None, **changed: Any) -> Turn:
 
 
 def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]:
-    """Yield inputs to the arithmetic that turn the verdict at an end of their range."""
+    """Yield the inputs to a formula that turn the verdict if they move to an end of their range."""
     for part in parts:
         record = part.arithmetic or {}
         for work in (record, *record.get("also", [])):
@@ -425,10 +464,12 @@ def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]
 
 
 def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
-    """Find changes (another label value, or a machine left out) that turn the verdict if made in several parts at once.
+    """Find changes that turn the verdict if they are made in all parts that allow them.
 
-    parts: all judged parts. Machines of one kind count as the same. Each turn copies the trial of the first part with
-    this change, and has the claim's new verdict.
+    A change is another label value, or a kind of machine left out. Changes that a single part allows are skipped.
+    parts:
+    all judged parts. Each turn copies the trial of the first part with the change, except for the verdict, which is the
+    claim's verdict after the change.
     """
     by_change: dict[tuple[Any, ...], dict[int, Trial]] = {}
     for at, part in enumerate(parts):
@@ -446,22 +487,28 @@ def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     return sorted(turns, key=lambda trial: trial.kind == "without")
 
 
-# Sliders: pages have no rules of their own, so all outcomes on a slider are computed here
+# The following functions compute the sliders. The web pages know no rules, so all outcomes on a slider are computed
+# here.
 
 
 def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
-    """Return a part's outcomes and the claim's verdicts at other thresholds, with the other parts fixed.
+    """Return the outcomes of a part and the verdicts on the claim at other thresholds, with the other parts unchanged.
 
-    None if no other threshold is declared, nothing was compared, or no estimate depends on the threshold. `range`: the
-    least and the greatest declared threshold; `log`: True if their ratio exceeds LOGARITHMIC; `pieces`: see
-    `outcome_pieces`. For a threshold with two ends, and for more than MOST_PIECES, the record has `choices` instead of
-    `range`, `log` and `pieces`: a list of threshold, outcome and verdict.
+    Returns None if no other threshold is declared, nothing was compared, or no estimate depends on the threshold. The
+    record has these fields:
+    declared: the declared threshold.
+    range: the smallest and the largest declared threshold.
+    log: True if the ratio of these two exceeds LOGARITHMIC.
+    pieces: the pieces from `outcome_pieces`.
+    choices: a list of threshold, outcome and verdict. It replaces range, log and pieces if the threshold is a range or
+    if
+    there are more than MOST_PIECES pieces.
     """
     part_result = _with_published_result(part_result)
     declared = part_result.part.thresholds
     if part_result.result is None or part_result.unchecked or len(declared) < 2:
         return None
-    # At thresholds where published measurements do not decide, the part still waits for ours.
+    # At a threshold where published measurements do not decide, the part still awaits measurements of this study.
     open_ = part_result.waits.verdict if part_result.waits else Verdict.UNDECIDED
     retrial = Retrial(part_result.part, part_result.result, verdict_for, open_)
     if retrial.is_settled:
@@ -477,7 +524,10 @@ def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdic
 
 
 def _with_published_result(part_result: PartResult) -> PartResult:
-    """Let a waiting part take its published result, which may decide the part at another threshold."""
+    """Replace a waiting part's result by its direct published result, if there is exactly one.
+
+    This result may decide the part at another threshold.
+    """
     direct_results = [other for other in part_result.others if other.strength == DIRECT and other.result is not None]
     if part_result.missing is None or len(direct_results) != 1:
         return part_result
@@ -487,10 +537,11 @@ def _with_published_result(part_result: PartResult) -> PartResult:
 def claim_sliders(
     part_results: Sequence[PartResult], verdict_for: Callable[[Mapping[int, Verdict]], Verdict]
 ) -> list[dict[str, Any]]:
-    """Return the `part_slider` records; parts with the same thresholds share one slider.
+    """Return the records of a claim's sliders; parts with the same thresholds and unit use one slider together.
 
-    verdict_for: the claim's verdict if the parts at these positions had other outcomes. Each record also has `parts`
-    (names) and `unit`; for several parts, the outcome in a piece is the claim's verdict.
+    verdict_for: returns the claim's verdict if the parts at these positions had these outcomes. Each record is that of
+    `part_slider` with `parts` (their names) and `unit`. If several parts use a slider, the outcome of a piece is the
+    claim's verdict.
     """
     records = {}
     for at, part_result in enumerate(part_results):
@@ -516,11 +567,11 @@ def _joint_slider(
     records: Mapping[int, Mapping[str, Any]],
     verdict_for: Callable[[Mapping[int, Verdict]], Verdict],
 ) -> dict[str, Any]:
-    """Merge several parts' sliders into one."""
+    """Merge the sliders of several parts; the outcome of a piece is the claim's verdict."""
     starts = sorted({(piece[0], piece[3]) for at in group for piece in records[at]["pieces"]})
     stretches: list[list[Any]] = []
     for start in starts:
-        # Take the piece of each part that holds this start.
+        # For each part, take the outcome of the piece that contains this start.
         now = {at: [piece for piece in records[at]["pieces"] if (piece[0], piece[3]) <= start][-1][1] for at in group}
         verdict = verdict_for({at: Verdict(outcome) for at, outcome in now.items()})
         if not stretches or stretches[-1][1] != verdict:

@@ -1,6 +1,7 @@
-"""Rules that decide claims. A claim file can name no other rules.
+"""Rules that decide claims. A claim file can use only these rules.
 
-A rule compares each estimate's interval (`report.compared_estimates`) with the threshold, and derives one outcome.
+A rule compares the interval of each estimate with the threshold, and derives one outcome from all comparisons.
+`report.compared_estimates` prepares the estimates.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from report.judging.claim_files import Part
 from report.outcomes import Side, Threshold, Verdict, verdict_from_counts
 from report.statistics import Floats
 
-# A published figure decides without a second source if it clears the threshold by this factor.
+# A published figure that differs from the threshold by at least this factor decides without a second source.
 CLEAR = 1.5
 _UNDECIDED = list(Side).index(Side.UNDECIDED)
 RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover", "for_share_of")
@@ -41,11 +42,12 @@ RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover
 
 @dataclass(frozen=True)
 class RuleResult:
-    """A rule's outcome, with the estimates it compared and their sides.
+    """Outcome of a rule, with the estimates that it compared and the side of each estimate.
 
-    representative: row of the representative estimate (`_representative_row`), None without estimates. boundary: the
-    boundary between the sides, for DEPENDS only. crossover: the side that is ahead and from which value on, for the
-    rule crossover only. share: for the rule for_share_of only.
+    representative: the row of the representative estimate (see `_representative_row`); None without estimates.
+    boundary: the boundary between the sides; None unless the outcome is DEPENDS.
+    crossover: for the rule crossover, a text on the side that is ahead and the value from which it is ahead.
+    share: for the rule for_share_of, the share that reaches the threshold; otherwise None.
     """
 
     outcome: Verdict
@@ -59,27 +61,27 @@ class RuleResult:
 
     @property
     def single_round(self) -> NDArray[np.bool_]:
-        """True for estimates from one round, without an interval; shape (estimates,)."""
+        """Mask of the estimates that come from one round and so have no interval, shape (estimates,)."""
         once = self.estimates["n_rounds"].astype(int) == 1
         return (self.estimates["low"].isna() & once).to_numpy(bool)
 
 
 def interval_sides(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
-    """Return each interval's side of the threshold; undecided if the interval is unknown or crosses it.
+    """Return the side of the threshold on which each interval lies; UNDECIDED if it crosses the threshold or is nan.
 
-    low, high: shape (estimates,).
+    low, high: the ends of the intervals, shape (estimates,).
     """
     return _sides_from_numbers(_side_numbers(low, high, threshold, compare))
 
 
 def _sides_from_numbers(numbers: NDArray[np.intp]) -> list[Side]:
-    """Convert positions in `Side` to sides."""
+    """Convert numbers to sides; the numbers are positions in the enumeration `Side`."""
     sides = list(Side)
     return [sides[number] for number in numbers.tolist()]
 
 
 def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str) -> NDArray[np.intp]:
-    """Return `interval_sides` as positions in `Side`."""
+    """Return the sides of `interval_sides` as numbers: positions in the enumeration `Side`."""
     if threshold.high is not None:
         inside = (threshold.low <= low) & (high <= threshold.high)
         outside = (high < threshold.low) | (low > threshold.high)
@@ -92,20 +94,22 @@ def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str)
 
 
 def deciding_level(rule: str, estimates: int) -> float:
-    """Return the interval level at which a rule decides each estimate.
+    """Return the level of the intervals by which a rule decides.
 
-    For the rule exists, one estimate among many suffices, and each of them may be wrong by chance, so a Bonferroni
-    correction keeps the total chance at that of one estimate. The other rules never rest on one estimate among many,
-    and need no correction.
+    For the rule exists, one estimate among many suffices, and each of them may be wrong by chance. A Bonferroni
+    correction
+    keeps the chance that any of them is wrong as low as for one estimate. The other rules never rest on one estimate
+    among
+    many, so they need no correction.
     """
     many = max(1, estimates) if rule == "exists" else 1
     return 1 - (1 - statistics.DECIDING) / many
 
 
 def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
-    """Transform estimates as a part's rule needs, and pool the machines of each kind.
+    """Form the ratios, slopes or crossings that the part's rule needs, and pool the machines of each kind.
 
-    Raises StudyError if the rule's options do not fit the estimates.
+    Other rules use the estimates unchanged. Raises StudyError if the rule's options do not fit the estimates.
     """
     transforms = {"ratio": ratios, "trend": slopes, "crossover": crossings}
     if part.rule in transforms:
@@ -116,9 +120,10 @@ def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
 def apply_rule(
     part: Part, estimates: Estimates, unit: str = "1", format_nodes: Callable[[Sequence[str]], str] = ", ".join
 ) -> RuleResult:
-    """Apply a part's rule to estimates in scope and scale. Raises StudyError if its options do not fit them.
+    """Apply a part's rule to estimates that are already selected by scope and scaled.
 
-    format_nodes: formats one name for all nodes of a kind.
+    format_nodes: formats all nodes of a kind as one name. Raises StudyError if the rule's options do not fit the
+    estimates.
     """
     compared = transform(part, estimates, unit)
     sides = _compared_sides(part, compared)
@@ -137,14 +142,14 @@ def apply_rule(
 
 
 def rule_outcome(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
-    """Return the outcome that `apply_rule` gives; None if nothing can be compared."""
+    """Return only the outcome of `apply_rule`; None if there is nothing to compare."""
     compared = transform(part, estimates, unit)
     sides = _compared_sides(part, compared)
     return _outcome(part, sides, reached_share(part, compared.estimates)) if sides else None
 
 
 def _with_boundary_labels(estimates: Estimates) -> Estimates:
-    """Drop labels of published figures that cannot explain where a claim holds."""
+    """Drop labels of published figures that tell how a figure was obtained: no boundary should rest on them."""
     if "family" not in estimates.labels:
         return estimates
     beside = ("family", "records", "measure", "setting", "precision", "strength")
@@ -162,9 +167,11 @@ def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
 
 
 def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -> Callable[[Threshold], list[Side]]:
-    """Return a function from threshold to sides; published figures use `PublishedEnds`.
+    """Return a function that maps a threshold to the side of each estimate.
 
-    ends: from `deciding_ends`; they do not depend on the threshold.
+    ends: the interval ends from `deciding_ends`, which do not depend on the threshold. For published figures, the
+    function
+    uses `PublishedEnds` instead.
     """
     if "family" in estimates.labels:
         others = PublishedEnds(estimates)
@@ -173,10 +180,10 @@ def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -
 
 
 class PublishedEnds:
-    """Interval ends by which published figures decide; these figures have no rounds to compute intervals from.
+    """Interval ends by which published figures decide, because these figures have no rounds to compute intervals from.
 
-    A figure decides if it clears the threshold by the factor CLEAR, including any spread its source states, or if a
-    figure from an independent source lies on the same side.
+    A figure includes the range that its source states, if any. It decides if it lies beyond the threshold by the factor
+    CLEAR, or if a figure from an independent source lies on the same side of the threshold.
     """
 
     def __init__(self, estimates: Estimates) -> None:
@@ -185,7 +192,8 @@ class PublishedEnds:
         self.decisive_ends = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
         names, self.family_numbers = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
-        # Matrix over pairs of families: True if the two have no source in common.
+        # Each row and each column is a family of sources. The value is True if the two families have no source in
+        # common.
         self.are_independent = np.array([[not source & other for other in sources] for source in sources], bool)
 
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
@@ -201,7 +209,7 @@ class PublishedEnds:
 
 
 def share_population(part: Part, estimates: Estimates) -> Population | None:
-    """Group estimates into units (models, jobs, nodes, ...) for a part with the rule `for_share_of`; else return None.
+    """Group estimates into units (such as models or nodes) for the rule `for_share_of`; return None for other rules.
 
     Raises StudyError if the estimates lack the label that distinguishes the units.
     """
@@ -214,7 +222,7 @@ def share_population(part: Part, estimates: Estimates) -> Population | None:
 
 
 def reached_share(part: Part, estimates: Estimates) -> Share | None:
-    """Return the share that reaches a part's threshold; None if its rule needs none."""
+    """Return the share of units that reaches a part's threshold; None if the part's rule is not for_share_of."""
     population = share_population(part, estimates)
     return population.share_at(part.threshold.low) if population else None
 
@@ -231,10 +239,10 @@ def outcome_from_sides(rule: str, sides: Sequence[Side]) -> Verdict:
 
 
 def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
-    """Derive one outcome for n estimates, given how many support and challenge.
+    """Derive one outcome for n estimates from the number that support and the number that challenge the claim.
 
-    For the rule exists, one supporting estimate suffices; other rules follow `verdict_from_counts`. A share's outcome
-    does not follow from these counts: see `Share.outcome`.
+    For the rule exists, one supporting estimate suffices. The other rules follow `verdict_from_counts`, except for
+    for_share_of, whose outcome does not follow from these numbers (see `Share.outcome`).
     """
     if rule == "exists":
         if supporting:
@@ -244,11 +252,14 @@ def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) ->
 
 
 def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
-    """Return the position of the representative estimate.
+    """Return the row of the representative estimate; None without estimates.
 
-    For the rule exists, it is the most favourable estimate. For for_share_of, it is the least favourable estimate in
-    the required share of the best. Otherwise it is the estimate nearest to the threshold, as the weakest link. Except
-    for shares, estimates with an interval come first.
+    exists: the most favourable estimate.
+    for_share_of: the least favourable of the best estimates that make up the required share.
+    other rules: the estimate nearest to the threshold, as the weakest link; for DEPENDS, a decided estimate if
+    possible.
+
+    Except for for_share_of, estimates with an interval are preferred.
     """
     values, lows = estimates.numbers("estimate").tolist(), estimates.numbers("low").tolist()
     known = [at for at, value in enumerate(values) if not math.isnan(value)]
@@ -268,9 +279,9 @@ def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side],
 
 
 def may_be_negative(part: Part) -> bool:
-    """Return True if negative thresholds make sense: for exponents, or if one is declared.
+    """Return True if a part may have negative thresholds: its rule is trend, or a declared threshold is negative.
 
-    Times, counts, rates and ratios are never negative.
+    A trend is an exponent, which may be negative. Times, counts, rates and ratios are never negative.
     """
     return (
         part.rule == "trend"
@@ -278,29 +289,30 @@ def may_be_negative(part: Part) -> bool:
     )
 
 
-# Shares
+# The following functions and classes compute shares of units.
 
-# Tolerance for rounding when a share is compared with `wanted`.
+# Tolerance for rounding errors when a share is compared with the required share.
 _ROUNDING = 1e-9
 
 
 def clopper_pearson(least: float, most: float, units: int, level: float = statistics.DECIDING) -> tuple[float, float]:
     """Return the interval for the share of units that satisfy a condition.
 
-    least, most: bounds on the number of examined units that satisfy it.
+    least, most: bounds on the number of examined units that satisfy the condition; they need not be whole numbers.
+    units: the number of examined units.
 
-    Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution; counts need not be whole.
+    Source: Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution.
     """
     tail = (1 - level) / 2
     low = float(special.betaincinv(least, units - least + 1, tail)) if least > 0 else 0.0
     high = float(special.betaincinv(most + 1, units - most, 1 - tail)) if most < units else 1.0
-    # Widen the interval to hold the shares themselves: quantiles for the tiniest counts are exact to 1e-12 only.
+    # Quantiles for the tiniest numbers are accurate to 1e-12 only, so the interval is widened to contain the shares.
     return min(low, least / units), max(high, most / units)
 
 
 @dataclass(frozen=True)
 class Share:
-    """A share with its interval, over units that differ in the label `of`."""
+    """Share of units with its interval. units: the number of units. of: the label that distinguishes the units."""
 
     estimate: float
     low: float
@@ -316,16 +328,22 @@ class Share:
 
 
 class Population:
-    """Estimates grouped into units by the values of one label (for nodes, their kinds). compare: at_least or at_most.
+    """Estimates grouped into units by the values of one label; nodes are grouped by their kind.
 
-    "Most" and "usually" refer to a share of models, jobs or processors; those examined represent others like them. Each
-    unit counts once, however many estimates it has. Each estimate counts with the chance, by its own interval over
-    rounds, that it reaches the threshold; pooled machines count with bounds on the chance of their median. The share's
-    interval is Clopper and Pearson's (1934), whose beta formula accepts fractional counts: a unit that counts in part
-    varies less than one that counts fully or not at all, so the interval is at least as wide as necessary.
+    compare: at_least or at_most.
 
-    Estimates too near to the threshold to tell count as one half. That is right if values spread around the threshold;
-    if many equal it exactly, the share that counts them as reaching it is estimated too low.
+    In a claim, "most" and "usually" refer to a share of models, jobs or processors. The examined units are a sample of
+    others like them. Each unit has the weight 1, which its estimates divide equally. Each estimate adds its probability
+    of
+    reaching the threshold, which follows from its interval over rounds; a pooled estimate adds bounds on this
+    probability
+    for the median machine. The interval of the share is that of Clopper and Pearson (1934), whose beta formula accepts
+    fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1, so the
+    interval
+    is at least as wide as necessary.
+
+    An estimate too near to the threshold to tell adds one half. This is right if values spread around the threshold. If
+    many values equal the threshold exactly, they do reach it, and the share is estimated too low.
     `tests/report/test_shares.py` simulates how often the rule errs.
     """
 
@@ -343,9 +361,9 @@ class Population:
         )
 
     def _reach_chances(self, threshold: float) -> tuple[Floats, Floats]:
-        """Return the lowest and highest chance for each case to reach the threshold; unknown cases get 0 and 1.
+        """Return the lowest and the highest probability for each case to reach the threshold; 0 and 1 if it is unknown.
 
-        Caches the chances at the last threshold, because trials that leave out cases ask for them again.
+        The result for the last threshold is cached, because trials that leave out cases use it again.
         """
         if threshold in self._of:
             return self._of[threshold]
@@ -366,7 +384,10 @@ class Population:
         return least, most
 
     def share_at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
-        """Return the share that reaches a threshold. keep: mask of estimates to use, shape (estimates,)."""
+        """Return the share of units that reaches a threshold.
+
+        keep: mask of the estimates to use, shape (estimates,); None for all.
+        """
         mask = np.ones(len(self.units), dtype=bool) if keep is None else keep
         sizes = np.bincount(self.units[mask], minlength=len(self.names)).astype(float)
         n_units = int((sizes > 0).sum())
@@ -378,11 +399,11 @@ class Population:
         return Share((least + most) / 2 / n_units, low, high, n_units, self.of)
 
 
-# The boundary between sides
+# The following classes and functions find the boundary between the sides.
 
-# Most values to list in a sentence.
+# Maximum number of label values to list in a sentence.
 _MOST_VALUES = 6
-# Numeric labels whose values belong to named things, each with the label that holds the name to print.
+# Numeric labels whose values a sentence replaces by a name, each with the label that holds the name.
 _NAMED_BY = {"flop": "run"}
 
 Row = Mapping[str, Any]
@@ -392,7 +413,8 @@ Row = Mapping[str, Any]
 class Range:
     """One side of a numeric boundary.
 
-    label, value: the value nearest to the other side, and its label. single: True if the side has no other value.
+    label, value: the value on this side that is nearest to the other side, and the label that holds it.
+    single: True if this side has no other value.
     """
 
     label: str
@@ -402,12 +424,15 @@ class Range:
 
 @dataclass(frozen=True)
 class Boundary:
-    """The label that separates the sides.
+    """Label whose values separate the sides.
 
-    label: '' if no label separates them. ranges: for a numeric label, the lower side first. values: for a named label,
-    each side's values. inner: if two labels are needed, each value of the first label with its only side, or with its
-    own boundary along a second label. counts: the number of estimates on each side. undecided: the number of undecided
-    estimates that were left aside.
+    label: the label's name; '' if no label separates the sides.
+    ranges: for a numeric label, the range of each side, the lower range first.
+    values: for another label, the values on each side.
+    inner: if two labels are needed, each value of the first label, with the only side of its cases or with their own
+    boundary along a second label.
+    counts: the number of estimates on each side.
+    undecided: the number of undecided estimates, if they were ignored.
     """
 
     label: str = ""
@@ -419,10 +444,12 @@ class Boundary:
 
 
 def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapping[str, str]) -> Boundary:
-    """Find the boundary between sides.
+    """Find the boundary between supporting and challenging estimates.
 
-    Looks for one label, numeric labels first, that separates supporting from challenging estimates (or decided from
-    undecided ones, if all decided ones agree); then for one label within each value of another.
+    If there are not both, the boundary separates decided from undecided estimates. A single label is tried first, and
+    numeric labels before others; then one label within each value of another label.
+
+    node_labels: the name to print for each node.
     """
     rows = [{**labels, "_": side} for labels, side in zip(estimates.all_label_values(), sides, strict=True)]
     for row in rows:
@@ -437,7 +464,7 @@ def find_boundary(estimates: Estimates, sides: Sequence[Side], node_labels: Mapp
 
 
 def _varying_labels(rows: Sequence[Row]) -> list[str]:
-    """Return labels that all rows have and that vary among them, numeric ones first."""
+    """Return the labels that all rows have and whose values differ between rows, numeric labels first."""
     shared = [name for name in rows[0] if name not in ("_", *RUNTIMES) and all(name in row for row in rows)]
     differ = [name for name in shared if len({row[name] for row in rows}) > 1]
     return sorted(differ, key=lambda name: not _is_numeric(rows, name))
@@ -460,7 +487,7 @@ def _one_label_boundary(rows: Sequence[Row]) -> Boundary | None:
 
 
 def _numeric_boundary(name: str, rows: Sequence[Row], values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """Return the boundary for a numeric label, None if values on both sides interleave."""
+    """Return the boundary along a numeric label; None if the values of the two sides interleave."""
     low, high = sorted(values, key=lambda side: max(values[side]))
     at = {low: max(values[low]), high: min(values[high])}
     if at[low] >= at[high]:
@@ -475,7 +502,7 @@ def _numeric_boundary(name: str, rows: Sequence[Row], values: Mapping[Side, set[
 
 
 def _named_boundary(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """Return the boundary for a named label, None if a value is on both sides or a side has too many values."""
+    """Return the boundary along another label; None if both sides have a value or a side has too many values."""
     first, second = values.values()
     if first & second or max(map(len, values.values())) > _MOST_VALUES:
         return None

@@ -32,14 +32,17 @@ def finite_or_none(value: float) -> float | None:
 
 
 def row_interval(estimates: Estimates, row: int) -> dict[str, float | None]:
-    """Return one row's estimate, low and high; None if unknown."""
+    """Return estimate, low and high of a row; None in place of nan and infinity."""
     return {name: finite_or_none(float(estimates.value(name, row))) for name in _ENDS}
 
 
 def part_record(
     part_result: PartResult, cache: QuantityCache, verdict_for: Callable[[Verdict], Verdict]
 ) -> verdicts.Part:
-    """Build a part's record. verdict_for: the claim's verdict for another outcome of this part."""
+    """Build the record of a part.
+
+    verdict_for: returns the claim's verdict for another outcome of this part.
+    """
     part, result = part_result.part, part_result.result
     number: Mapping[str, float | None] = dict.fromkeys(_ENDS)
     robustness_record: verdicts.Robustness | None = None
@@ -91,11 +94,11 @@ def part_record(
 def published_record(
     published: PublishedResult, part_result: PartResult, verdict_for: Callable[[Verdict], Verdict]
 ) -> verdicts.Others:
-    """Build the record for a part's published result.
+    """Build the record of a published result for a part.
 
-    decides: True if the part rests on this published result. records: keys of the compared published records; empty if
-    it decides, because the part's cases then name the records. beside: our representative estimate divided by the
-    published one; None unless both are known and share a unit.
+    decides: True if this result decides the part.
+    records: the keys of the published records; empty if the result decides, because the part's cases then name them.
+    beside: our representative estimate divided by the published one; None if either is unknown or the units differ.
     """
     decides = part_result.waits is not None and published.part is part_result.part
     values_found: list[float] = (
@@ -125,7 +128,7 @@ def published_record(
 
 
 def boundary_record(result: RuleResult | None) -> dict[str, Any] | None:
-    """Return the boundary's fields, or for a crossover the side that is `ahead`; None if there is neither."""
+    """Return the fields of the boundary, or the side that is `ahead` in a crossover; None without either."""
     if result is None or (result.boundary is None and not result.crossover):
         return None
     return _boundary_fields(result.boundary) if result.boundary else {"ahead": result.crossover}
@@ -147,11 +150,11 @@ def _boundary_fields(boundary: Boundary) -> dict[str, Any]:
 
 
 def check_record(part_result: PartResult, cache: QuantityCache) -> dict[str, float] | None:
-    """Return how well a derived quantity's model agreed with measurements; None if nothing was checked.
+    """Return how well the model of a derived quantity agrees with measurements; None if nothing was checked.
 
-    For whole runs, jobs: number of runs; predicted: how many were predicted from the others; shortest, longest:
-    measured duration relative to the derived one; width: factor to either end of a prediction's interval. Otherwise,
-    cases: their number; least, most: smallest and largest error relative to the measured value.
+    For a model of whole runs, these are the fields of `whole_runs.Coverage`. For another model, the fields are:
+    cases: the number of cases.
+    least, most: the smallest and the largest error relative to the measured value.
     """
     by = part_result.quantity.checked if part_result.quantity else ""
     if by in ("", ARITHMETIC):
@@ -170,7 +173,7 @@ def _is_fact(part_result: PartResult) -> bool:
 
 
 def share_record(share: Share) -> dict[str, Any] | None:
-    """Return a share's fields: estimate, low, high, units, of; None without units."""
+    """Return the fields of a share as a dictionary; None if the share has no units."""
     return asdict(share) if share.units else None
 
 
@@ -189,16 +192,19 @@ def _part_entries(part_result: PartResult, cache: QuantityCache) -> list[str]:
 
 
 def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts.Case]:
-    """Build the records for a part's compared estimates.
+    """Build the record of each compared estimate of a part.
 
-    A pooled case also has `instances` (ids), `machines` (in words), `instance_low` and `instance_high` (range over the
-    instances). A case with disturbed summary rows has their share (`disturbed`).
+    The record of a pooled case also has `instances` (node ids), `machines` (in words), `instance_low` and
+    `instance_high`
+    (the smallest and the largest estimate of an instance). `disturbed` is the fraction of the case's summary rows that
+    were
+    disturbed, if there are any.
     """
     result, quantity, disturbed = part_result.result, part_result.quantity, cache.data.disturbed_rows
     if result is None or quantity is None:
         return []
     estimates = result.estimates
-    # Convert whole columns: there may be a hundred thousand rows.
+    # Columns are converted as a whole, because there may be a hundred thousand rows.
     values = estimates.rows(*_ENDS, "n_rounds", "n_samples", "detail", "source_rows")
     records = []
     nodes, ranges = row_nodes(estimates), instance_ranges(estimates)
@@ -233,7 +239,8 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
     return records
 
 
-# If a part has more cases, only the representative case gets its arithmetic recorded.
+# Maximum number of cases for which other formulas are looked up. If a part has more cases, only the arithmetic of the
+# representative case is recorded.
 _MOST = 50
 
 
@@ -244,19 +251,18 @@ def arithmetic_record(
     result: RuleResult | None,
     verdict_for: Callable[[Verdict], Verdict],
 ) -> dict[str, Any] | None:
-    """Build the record of a representative estimate's arithmetic; None if the quantity has no formulas.
+    """Build the record of the arithmetic behind a representative estimate; None if the quantity has no formulas.
 
-    Without a representative estimate, the record holds the formulas alone.
+    estimates: all estimates of the quantity, before scope and scale.
+    verdict_for: returns the claim's verdict for another outcome of this part.
 
-    estimates: all for the quantity, before scope and scale. verdict_for: the claim's verdict for another outcome of
-    this part. The record:
-
-    formulas: each with text, unit and symbols (meaning and unit).
-    case, formula, inputs, result: for the representative case.
-    sensitivity: each input moved to either end of its range, all others fixed: the case's result, the
-    part's outcome and the verdict. Inputs shared between cases move in all of them.
-    also: the same fields for one more case per other formula that the compared cases use.
-    beside: other results from the same inputs, by name and case.
+    The record has these fields; without a representative estimate, it has `formulas` alone:
+    formulas: for each formula, its text, its unit, and the meaning and unit of each symbol.
+    case, formula, inputs, result: the arithmetic of the representative case.
+    sensitivity: for each input at either end of its range, with all other inputs fixed: the case's result, the part's
+    outcome and the claim's verdict. An input that several cases have in common moves in all of them.
+    also: case, formula, inputs, result and sensitivity of one case for each other formula of the compared cases.
+    beside: other results from the same inputs, with name and case.
     """
     if quantity is None or not quantity.formulas:
         return None
@@ -264,7 +270,7 @@ def arithmetic_record(
     if not isinstance(estimates, DerivedEstimates) or result is None or result.representative is None:
         return record
     row = estimates.find_row(derivation_labels(result.estimates, result.representative))
-    # An infinite estimate has no derivation.
+    # An infinite estimate has no derivation to record.
     if row is None or not math.isfinite(estimates.value("estimate", row)):
         return record
     records = [
@@ -280,7 +286,10 @@ def arithmetic_record(
 
 
 def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[int]:
-    """Return one row for each formula of the compared estimates, except the representative estimate's formula."""
+    """Return one row for each formula of the compared estimates, except the formula of the representative estimate.
+
+    Returns no rows if there are more than _MOST estimates.
+    """
     if len(result.estimates) > _MOST:
         return []
     formulas: dict[str, int] = {}
@@ -344,7 +353,7 @@ def _case_rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
 def _input_sensitivity(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, verdict_for: Callable[[Verdict], Verdict]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the effect of moving each input to either end of its range."""
+    """Yield the effect of moving one input at a time to either end of its range."""
     for symbol, term in estimates.derivations[row].inputs.items():
         for end in ("low", "high"):
             at = getattr(term, end)

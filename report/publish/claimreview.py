@@ -14,9 +14,9 @@ from typing import Any
 from report.formatting import capitalize
 from report.publish.study_metadata import read_study
 
-# Only decided verdicts get a number. Any number for an undecided, open or untestable claim would call it partly true.
+# Only decided verdicts have a rating. For an undecided, open or untestable claim, any number would mean partly true.
 RATINGS = {"supported": 5, "depends": 3, "outdated": 2, "challenged": 1}
-# Author and date, for articles that state them.
+# Author, publisher and date of the articles that state them.
 _ARTICLES: Mapping[str, Mapping[str, Any]] = {
     "nuface": {
         "author": {"@type": "Person", "name": "Rico"},
@@ -26,15 +26,17 @@ _ARTICLES: Mapping[str, Mapping[str, Any]] = {
 }
 # Only full dates are exported, as schema.org requires; some sources give only a month or a year.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# Characters that could end the script element or a line.
+# Characters that could end the script element, or that JavaScript takes as the end of a line.
 _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
 def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[str, str] | None = None) -> Any:
     """Return all verdicts as a JSON-LD document that validates against report/schemas/claimreview.schema.json.
 
-    document: written by `report judge`. base: URL prefix of claim pages; empty for a review inside such a page.
-    meaning: explanations by verdict. Raises StudyError if the study's name cannot be read.
+    document: the verdicts that `report judge` wrote.
+    base: the URL of the folder with the claim pages; '' if the review is on a page in this folder.
+    meaning: an explanation for each verdict.
+    Raises StudyError if the study's name cannot be read.
     """
     by = {"@type": "Organization", "name": read_study().authors}
     return {
@@ -44,7 +46,7 @@ def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[
 
 
 def script_element(document: Any) -> str:
-    """Format JSON-LD as an HTML script element that no text can end early."""
+    """Format JSON-LD as an HTML script element; text in the document cannot end the element early."""
     return f'<script type="application/ld+json">{script_json(document, separators=(",", ":"))}</script>\n'
 
 

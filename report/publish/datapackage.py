@@ -44,8 +44,9 @@ _PACKAGE, _SCHEMA, _OTHERS = "datapackage.json", "samples.schema.json", "publish
 def write_datapackage(folder: Path) -> Path:
     """Write datapackage.json for a folder from `gather`; return its path.
 
-    Lists files with size and hash, and tables with columns. Raises StudyError if the dictionary or a table is missing,
-    OSError.
+    The package lists the files with size and hash, and the tables with their columns. Raises StudyError if the
+    dictionary
+    or a table is missing, and OSError if a file cannot be read or written.
     """
     described = pd.read_csv(_existing_file(folder / "dictionary.csv"), keep_default_na=False)
     schemas = {
@@ -64,9 +65,10 @@ def write_datapackage(folder: Path) -> Path:
 def write_published(folder: Path) -> Path:
     """Write `folder`/datapackage.json for the nodes under `folder`/nodes; return its path.
 
-    A node's round files form a single table with the shared schema samples.schema.json. Published measurements in
-    `folder`/published form a table per source, with published.schema.json. Raises StudyError for an unreadable node
-    record or source, OSError.
+    All round files of a node form one table, with the schema samples.schema.json. Each source of published measurements
+    in
+    `folder`/published forms one table, with the schema published.schema.json. Raises StudyError if a node record or a
+    source is unreadable, and OSError if a file cannot be read or written.
     """
     columns = sample_dictionary()
     names = [str(name) for name in columns["column"]]
@@ -100,7 +102,10 @@ def write_published(folder: Path) -> Path:
 
 
 def _published_resources(folder: Path) -> list[dict[str, Any]]:
-    """Describe published measurements: a table per source, with fields from a common schema. Raises StudyError."""
+    """Describe the published measurements: one table for each source, all with the same schema.
+
+    Raises StudyError if a source is unreadable.
+    """
     sources = read_published(folder).sources
     units = ", ".join(f"{measure} in {unit}" for measure, unit in UNITS.items())
     fields = [
@@ -178,9 +183,9 @@ def _media_type(suffix: str) -> dict[str, str]:
 
 
 def _table_schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
-    """Return a table schema: types from Parquet, meanings and units from the dictionary.
+    """Return a table schema, with types from Parquet and with meanings and units from the dictionary.
 
-    A summary column without a dictionary entry uses the entry for `samples`.
+    What the dictionary does not say about a column of `summary`, it says about the same column of `samples`.
     """
     entries: dict[str, Mapping[str, Any]] = {}
     for name in ("samples", table):

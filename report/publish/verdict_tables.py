@@ -80,7 +80,7 @@ CASES: Mapping[str, tuple[arrow.DataType, bool, str]] = {
     ),
     "outcome": (_TEXT, False, "supports, challenges or undecided"),
 }
-# Number of rows that are written at a time.
+# Number of rows to convert and write at a time.
 _TOGETHER = 20_000
 
 
@@ -140,7 +140,7 @@ def _write_table(
     ]
     schema = arrow.schema(fields, metadata={b"study": json.dumps(about, sort_keys=True).encode()})
     with atomic_path(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as file:
-        # Rows are written in batches, because those for a thousand machines would need as much memory as the verdicts.
+        # Rows are written in batches: all rows for a thousand machines would need as much memory as the verdicts.
         while some := list(islice(rows, _TOGETHER)):
             table = arrow.Table.from_pylist(some, schema=schema)
             table.validate(full=True)
