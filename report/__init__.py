@@ -1,6 +1,7 @@
 """Gather the nodes' samples, judge the claims, write the report.
 
-Imports nothing from `experiments`: both packages share data files and `contract`.
+This package imports nothing from `experiments`. The two packages have only data files and the package `contract` in
+common.
 """
 
 from pathlib import Path

@@ -1,14 +1,15 @@
-"""Prepare estimates for a rule: form ratios, slopes and crossings, and pool the machines of a kind.
+"""Preparation of estimates for a rule: form ratios, slopes and crossings, and pool the machines of each kind.
 
-All machines of one kind make one case, estimated by their median. Ratios, slopes and crossings are formed within each
-machine first. Intervals use order statistics (David and Nagaraja 2003, Order Statistics, section 7.1): the number of
-machines below the median is binomial with probability 1/2, so the k-th smallest and the k-th largest machine enclose
-the median, however machines differ. The pooled lower end comes from the machines' lower ends, the pooled upper end from
-their upper ends. With fewer than eight machines no k reaches 99%: the interval then spans all ends, and leaves the case
-undecided if machines disagree. A machine without an interval may lie on either side.
+All machines of one kind form one case, which is estimated by their median. Ratios, slopes and crossings are formed
+within each machine, before machines are pooled. The interval of the median uses order statistics (David and Nagaraja
+2003, Order Statistics, section 7.1): the number of machines below the true median is binomial with probability 1/2, so
+the k-th smallest and the k-th largest value enclose the median, whatever distribution the machines have. The pooled low
+is the k-th smallest low of the machines, and the pooled high is their k-th largest high. With fewer than eight
+machines, no k reaches 99%. The interval then spans the intervals of all machines, and so leaves the case undecided if
+machines disagree. A machine without an interval may lie on either side, so its low ranks first and its high ranks last.
 
-Repeated runs on one machine count once in the median, with their smallest lower end and their largest upper end. In
-this module, an instance is one run.
+A machine with several runs counts once in the median, with the smallest low and the largest high of its runs. In this
+module, an instance is one run.
 """
 
 from __future__ import annotations
@@ -36,23 +37,26 @@ from report.statistics import Floats
 
 # Tolerance for rounding errors when machine weights are summed.
 _ROUNDING = 1e-6
-# Labels that follow from the device or the entry. A ratio between two devices or entries ignores these labels, because
-# its sides never agree in them.
+# For each label over which a ratio may be formed, the labels that differ whenever it differs. The two sides of the
+# ratio need not agree in these labels, because they never do.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
-# Labels that only name a value of a variable. They do not split a series along this variable.
+# For a numeric label, the labels that only name its values. They do not split a series along the numeric label.
 _NAMES = {"parameters": ["model"]}
 
 
 @dataclass(frozen=True)
 class ComparedEstimates:
-    """Estimates to compare, and their unit. settled: each estimate's side if it needs no threshold, else None."""
+    """Estimates to compare with a threshold, and their unit.
+
+    settled: the side of each estimate whose side does not depend on the threshold; None for every other estimate.
+    """
 
     estimates: Estimates
     unit: str
     settled: list[Side | None]
 
 
-# Ratios, slopes and crossings
+# The following functions form ratios, slopes and crossings.
 
 
 def without_settled_sides(cases: Estimates, unit: str) -> ComparedEstimates:
@@ -67,10 +71,11 @@ def _require_label(cases: Estimates, label: str, rule: str) -> None:
 
 
 def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Divide the cases with one value of a label by the cases with another value that agree in all other labels.
+    """Divide the cases with one value of a label by the cases with another value of this label.
 
-    options: `over` names the label, `of` and `to` its two values. Cases without a partner give no ratio. Raises
-    StudyError if the label `over` is unknown.
+    The two cases of a pair agree in all other labels; a case without a partner gives no ratio.
+    options: `over` names the label, `of` its value in the numerator, and `to` its value in the denominator.
+    Raises StudyError if the label is unknown.
     """
     over = str(options["over"])
     if not len(cases):
@@ -82,7 +87,10 @@ def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
 
 
 def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
-    """Split cases into series along a numeric label. Return each sorted series with its other labels."""
+    """Split cases into series along the numeric label `along`.
+
+    Return each series, sorted by this label, with the values of its other labels.
+    """
     labels = [name for name in cases.keys if name not in (along, *_NAMES.get(along, []))]
     frame = cases.frame.assign(**{along: pd.to_numeric(cases.frame[along])}).dropna(subset=[along])
     if not labels:
@@ -98,8 +106,10 @@ def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Fit the exponent p in quantity ~ along^p to each series, by weighted least squares on logarithms.
 
     Weights are inverse squared standard errors. If the points scatter about the line more than their errors explain,
-    the slope's error grows to match, with n - 2 degrees of freedom. Points without a logarithm or an error are left
-    out; a series with fewer than two distinct values left gives no slope.
+    the
+    standard error of the slope is increased to match the scatter, with n - 2 degrees of freedom. Points that are not
+    positive or have no standard error are left out. A series with fewer than two distinct values of `along` gives no
+    slope.
     """
     along = str(options["along"])
     if not len(cases):
@@ -127,7 +137,7 @@ def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
 
 
 def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
-    """Fit a line; return its slope, standard error and degrees of freedom."""
+    """Fit a line by weighted least squares; return its slope, standard error and degrees of freedom."""
     centre = np.sum(w * x) / np.sum(w)
     sxx = float(np.sum(w * (x - centre) ** 2))
     slope = float(np.sum(w * (x - centre) * y) / sxx)
@@ -136,18 +146,19 @@ def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
     scatter = float(np.sum(w * residual**2) / free) if free > 0 else 0.0
     if scatter > 1:
         return slope, math.sqrt(scatter / sxx), float(free)
-    # The slope's df are a harmonic mean: each point's df are weighted by its part of the slope's variance, as in
-    # `statistics.combine`.
+    # The slope's df are a weighted harmonic mean of the points' df, as in `statistics.combine`. The weight of a point
+    # is its fraction of the slope's variance.
     part = w * (x - centre) ** 2 / sxx
     return slope, math.sqrt(1 / sxx), float(1 / np.sum(part / dfs))
 
 
 def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Find the value of a variable at which two series change places. Each pair of series gives one case.
+    """Find the value of a numeric label at which two series cross. Each pair of series gives one case.
 
-    At each value, the ratio between the two series decides which one is ahead. low and high are the neighbouring values
-    at which different series are ahead; the estimate is interpolated between them on logarithms. A pair that never
-    changes places challenges the claim, unless the ratio at some value is undecided.
+    At each value of the label, the ratio of the two series decides which series is ahead. low and high are the nearest
+    decided values on both sides of the first change of the lead; the estimate is interpolated between them on
+    logarithms. A
+    pair that never crosses challenges the claim, unless the ratio is undecided at some value.
     """
     along = str(options["along"])
     if not len(cases):
@@ -190,7 +201,7 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
 
 
 def _crossing_place(x: Any, r: Any) -> float:
-    """Interpolate on logarithms the value at which the ratio passes 1; if it does so several times, take the first."""
+    """Interpolate, on logarithms, the first value of `x` at which the ratio `r` passes 1."""
     y = np.log(r)
     k = int(np.flatnonzero(np.sign(y[:-1]) != np.sign(y[1:]))[0])
     share = y[k] / (y[k] - y[k + 1])
@@ -199,17 +210,20 @@ def _crossing_place(x: Any, r: Any) -> float:
     return float(np.exp(value) if x[k] > 0 else value)
 
 
-# Machines of one kind
+# The following class and functions pool the machines of one kind.
 
 
 @dataclass(frozen=True)
 class PooledEstimates(Estimates):
-    """One row per case, some pooled over several machines of a kind.
+    """Estimates with one row per case, some of them pooled over several machines of a kind.
 
-    instances: the unpooled estimates. instance_rows: the number of each instance's pooled row, shape (instances,). A
-    pooled row names the first of its nodes in alphabetical order. It takes `detail` and the labels RUNTIMES from the
-    median machine, or from the lower one if two are in the middle. It has no standard error, so for another level
-    `ends` pools the instances' intervals again.
+    instances: the estimates before pooling.
+    instance_rows: for each instance, the number of the row into which it is pooled, shape (instances,).
+
+    A pooled row names the first of its nodes in alphabetical order. Its `detail` and its labels RUNTIMES are those of
+    the
+    median machine, or of the lower of two middle machines. It has no standard error, so `ends` computes its interval at
+    another level from the intervals of the instances.
     """
 
     instances: Estimates = field(default_factory=Estimates.empty)
@@ -222,10 +236,10 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def _machine_numbers(self) -> NDArray[np.intp]:
-        """Return the number of each instance's machine, shape (instances,). Numbers ascend with the rows."""
+        """Return the machine number of each instance, shape (instances,). Machine numbers follow the order of rows."""
         codes, nodes = pd.factorize(self.instances["node"])
         machines = pd.factorize(np.array([machine_of_node(str(node)) for node in nodes], dtype=object))[0]
-        # Published figures have no node: each counts as its own machine.
+        # A published figure has no node, so each figure counts as a machine of its own.
         node_machines = np.where(codes < 0, -1, machines[codes])
         return np.unique(self.instance_rows * (len(nodes) + 1) + node_machines + 1, return_inverse=True)[1].reshape(-1)
 
@@ -236,13 +250,13 @@ class PooledEstimates(Estimates):
         return order, np.flatnonzero(np.diff(self._machine_numbers[order], prepend=-1))
 
     def reduce_runs(self, least: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
-        """Reduce each machine's runs to one value, shape (machines,), with the ufunc `least`, such as np.minimum."""
+        """Reduce the values of each machine's runs to one by `least`, such as np.minimum. Returns shape (machines,)."""
         order, starts = self._machine_order
         return np.asarray(least.reduceat(values[order], starts))
 
     @cached_property
     def machine_rows(self) -> NDArray[np.intp]:
-        """Map each machine to its row, shape (machines,), ascending."""
+        """Return the row number of each machine, shape (machines,), in ascending order."""
         order, starts = self._machine_order
         return self.instance_rows[order][starts]
 
@@ -253,7 +267,7 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def nodes(self) -> list[list[str]]:
-        """List the nodes in each row, sorted by name; published figures have none."""
+        """List the nodes in each row, sorted by name; a row with a published figure has no nodes."""
         by_row: list[list[str]] = [[] for _ in range(len(self.frame))]
         for row, node in zip(self.instance_rows.tolist(), self.instances["node"].tolist(), strict=True):
             if isinstance(node, str):
@@ -261,14 +275,17 @@ class PooledEstimates(Estimates):
         return [sorted(names) for names in by_row]
 
     def values_at_rank(self, values: Floats, ranks: NDArray[np.intp], unknown_last: bool) -> Floats:
-        """Return each row's machine value at an ascending rank (from 0), shape (rows,). nan ranks last, or first."""
+        """Return for each row the value at a rank among the row's machines (0 is the smallest), shape (rows,).
+
+        values: one value per machine. unknown_last: True if nan ranks after all numbers, False if it ranks before them.
+        """
         unknown = np.isnan(values)
         order = np.lexsort((values, unknown if unknown_last else ~unknown, self.machine_rows))
         n = self.machine_counts
         return values[order][np.cumsum(n) - n + ranks]
 
     def bounds(self, least: Floats, most: Floats, level: float = statistics.DECIDING) -> tuple[Floats, Floats]:
-        """Bound the median over machines, given bounds for each instance, shape (instances,)."""
+        """Bound the median over machines at `level`, given bounds for each instance, shape (instances,)."""
         n = self.machine_counts
         below = median_ranks(n, level)
         return (
@@ -277,24 +294,26 @@ class PooledEstimates(Estimates):
         )
 
     def ends(self, level: float | Floats) -> tuple[Floats, Floats]:
-        """Return low and high ends at another level, each with shape (rows,)."""
+        """Return the low and high ends of the intervals at another level, each with shape (rows,)."""
         return self.bounds(*self.instances.ends(level), float(np.max(level)))
 
     @cached_property
     def medians(self) -> tuple[Floats, NDArray[np.intp]]:
-        """Return each row's median over machines, and the position of the instance in the middle (the lower of two).
+        """Return each row's median over machines, and the position of the middle instance.
 
-        The median is nan unless more than half the machines have an estimate.
+        If two instances are in the middle, the position is that of the lower one. The median is nan unless more than
+        half of
+        the machines have an estimate.
         """
         values, n = self.instances.numbers("estimate").to_numpy(), self.instance_counts
-        # Each machine has the weight 1, which its runs share equally.
+        # Each machine has the weight 1, which is divided equally among its runs.
         weights = 1 / np.bincount(self._machine_numbers)[self._machine_numbers]
         known = np.bincount(self.instance_rows, np.where(np.isnan(values), 0, weights), len(n))
         names = pd.factorize(self.instances["node"], sort=True)[0]
         order = np.lexsort((names, values, np.isnan(values), self.instance_rows))
         lost = 2 * known <= self.machine_counts + _ROUNDING
         places, summed = self.instance_rows[order], np.cumsum(weights[order])
-        # Subtract the earlier rows' weights, so that each row's sums begin at 0.
+        # Subtract the weights of all earlier rows, so that the sums of each row start from 0.
         summed -= np.concatenate([[0], np.cumsum(self.machine_counts)[:-1]])[places]
         half = known[places] / 2
         before = np.bincount(places[summed < half - _ROUNDING], minlength=len(n))
@@ -308,7 +327,7 @@ class PooledEstimates(Estimates):
 
 
 def median_ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
-    """Find k so that the k-th smallest and the k-th largest of n enclose the median at a level; 1 if no k does."""
+    """Return k so that the k-th smallest and the k-th largest of n enclose the median at a level; 1 if no k does."""
     alpha = (1 - level) / 2
     return np.maximum(1, stats.binom.ppf(alpha, n, 0.5)).astype(np.intp)
 
@@ -316,7 +335,8 @@ def median_ranks(n: NDArray[np.intp], level: float) -> NDArray[np.intp]:
 def pool_compared(compared: ComparedEstimates) -> ComparedEstimates:
     """Pool the compared estimates with `pool_machines`.
 
-    A pooled row keeps a settled side if at least n - k + 1 of its n machines agree on it, with k from `median_ranks`.
+    A pooled row has a settled side if at least n - k + 1 of its n machines have this settled side; k is from
+    `median_ranks`.
     """
     pooled = pool_machines(compared.estimates)
     if not isinstance(pooled, PooledEstimates):
@@ -352,7 +372,7 @@ def _group_numbers(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.
 
 
 def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
-    """Replace the values in rows with several instances by pooled values."""
+    """Fill each row that pools several instances with the pooled values; the other rows stay as they are."""
     frame, each = blank.frame, blank.instances.frame
     estimate, at = blank.medians
     low, high = blank.bounds(each["low"].to_numpy(float), each["high"].to_numpy(float))

@@ -1,8 +1,8 @@
-"""Formulas for derived quantities: declared once with their symbols, evaluated with units.
+"""Formulas for derived quantities. Each is declared once with its symbols, and is evaluated with units.
 
 A formula is one line of arithmetic in Pint's notation, with a meaning and a unit for each symbol and for the result.
-Inputs are published figures, measurements or declared assumptions, each in its own unit; Pint converts them and rejects
-units that do not fit. `report.derived_estimates` applies formulas to cases.
+Inputs are published figures, measurements or declared assumptions, each in its own unit. Pint converts them to the
+units of the symbols and rejects units that do not fit. `report.derived_estimates` applies formulas to cases.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ Floats = NDArray[np.float64]
 Labels = Mapping[str, Any]
 Kind = Literal["documented", "measured", "assumed"]
 
-# Units for counts and money that Pint lacks. FLOP, MAC and USD are dimensions, so that operations cannot be taken for
-# seconds or dollars; plain counts are dimensionless, as in the reference entries (unit 1).
+# Units for counts and money that Pint lacks. FLOP, MAC and USD are dimensions of their own, so that a number of
+# operations cannot pass for seconds or dollars. Plain counts are dimensionless, like the counts in reference entries
+# (unit 1).
 _DEFINED = (
     "FLOP = [operation]",
     "MAC = [multiply_add]",
@@ -64,13 +65,15 @@ def _conversion_factor(unit: str, wanted: str) -> float:
 
 @dataclass(frozen=True)
 class Input:
-    """The value for one symbol, with its range and source.
+    """Value of one symbol, with its range and source.
 
-    kind: documented (reference `entries`), measured (`source_rows`) or assumed. source: the titles of the sources, or
-    the reason for an assumption. se, df: standard error and degrees of freedom of the value's logarithm; se is 0 unless
-    it was measured on the log scale. in_interval: True if the range contributes to the result's interval, not just to
-    the sensitivity table. single_case: True if the input belongs to one case alone and is not shared by all cases with
-    this symbol.
+    kind: documented (from reference `entries`), measured (from `source_rows`) or assumed.
+    source: the titles of the sources, or the reason for an assumption.
+    se, df: standard error and degrees of freedom of the value's logarithm; se is 0 unless the value was measured on the
+    log
+    scale.
+    in_interval: True if the range extends the result's interval; False if it is used for the sensitivity table only.
+    single_case: True if the input belongs to one case alone; False if all cases with this symbol have it in common.
     """
 
     value: float
@@ -103,11 +106,15 @@ def documented_input(
     high: float | None = None,
     what: str = "",
 ) -> Input:
-    """Return a verified entry as input.
+    """Return a verified reference entry as an input.
 
-    alternatives: entries in the same unit that could replace this entry. low, high, and verified alternatives extend
-    its range, which then counts in the sensitivity table only. Without them, the entry's own range contributes to the
-    result's interval. Raises MissingSourceError.
+    alternatives: entries in the same unit that could replace this entry; only verified alternatives are used.
+    low, high: further ends for the range.
+
+    The range spans the entry's value, low and high, the alternatives, `low` and `high`. With any of the last three, the
+    range is used for the sensitivity table only; otherwise it extends the result's interval. Raises MissingSourceError
+    if
+    the entry is missing or unverified.
     """
     entry = data.entry(name)
     value, ends = float(entry["value"]), [end for end in (low, high) if end is not None]
@@ -125,13 +132,16 @@ def documented_input(
 
 
 def is_verified(data: Dataset, name: str) -> bool:
-    """Return True if an entry exists and is verified, without recording a use."""
+    """Return True if an entry is verified and has a value. The entry is not recorded as used."""
     entry = data.reference.get(name, {})
     return entry.get("status") == "verified" and entry.get("value") is not None
 
 
 def computed_input(data: Dataset, names: Sequence[str], value: float, unit: str, what: str, **more: Any) -> Input:
-    """Return an input computed from several verified entries. Raises MissingSourceError."""
+    """Return an input that was computed from several reference entries.
+
+    Raises MissingSourceError if an entry is missing or unverified.
+    """
     titles = dict.fromkeys(str(data.entry(name)["source"]["title"]) for name in names)
     return Input(value, unit, "documented", "; ".join(titles), entries=tuple(names), what=what, **more)
 
@@ -198,5 +208,8 @@ class Formula:
             raise StudyError(f"{name}: its unit does not fit {symbol} in {self.text!r}: {fault}") from None
 
     def check_units(self) -> None:
-        """Evaluate the formula with ones to check its units. Raises StudyError if they do not match."""
+        """Check that the formula's units match its result, by an evaluation with 1 for each symbol.
+
+        Raises StudyError if they do not match.
+        """
         self.evaluate(dict.fromkeys(self.symbols, 1.0))

@@ -1,7 +1,7 @@
 """Estimates that formulas give, each with its arithmetic.
 
-Intervals cover uncertainty in measurements and sources; assumptions and alternative figures are varied one at a time
-instead (`report.judging.verdict_records`).
+The intervals cover the uncertainty of measurements and sources. Assumptions and alternative figures are not part of the
+intervals; `report.judging.verdict_records` varies them one at a time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from report.derivations import Floats, Formula, Input, Labels, measured_input
 from report.estimates import Estimates, concat_estimates, merge_source_rows
 from report.formatting import labels_text
 
-# Step in an input's logarithm, to compute the derivative numerically.
+# Step in the logarithm of an input, to compute the derivative of a formula numerically.
 _STEP = 1e-4
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """One case's arithmetic: labels, the formula and an input for each symbol; `detail` as in `Estimates`."""
+    """Arithmetic of one case: its labels, its formula, and an input for each symbol.
+
+    detail: as in `Estimates`.
+    """
 
     labels: Labels
     formula: Formula
@@ -34,7 +37,10 @@ class Derivation:
     detail: str = ""
 
     def values(self, names: Iterable[str] | None = None, end: str = "value") -> dict[str, float]:
-        """Return the inputs in their symbols' units; inputs in `names` stand at an end of their range."""
+        """Return the value of each input in the unit of its symbol.
+
+        names: inputs that take an end of their range in place of their value. end: the end, 'low' or 'high'.
+        """
         moved = set(names or ())
         return {
             name: self.formula.convert(name, getattr(term, end) if name in moved else term.value, term)
@@ -44,7 +50,10 @@ class Derivation:
 
 @dataclass(frozen=True)
 class DerivedEstimates(Estimates):
-    """Cases with their derivations; other_results: further results from the same inputs, with name and unit."""
+    """Cases with their derivations.
+
+    other_results: further results from the same inputs, each with its name and unit.
+    """
 
     derivations: Sequence[Derivation] = ()
     other_results: tuple[tuple[str, str, DerivedEstimates], ...] = ()
@@ -67,9 +76,10 @@ class DerivedEstimates(Estimates):
         return int(np.argmax(same)) if same.any() else None
 
     def move_input(self, row: int, symbol: str, end: str) -> Estimates:
-        """Recompute the cases with one input, as used in `row`, fixed at its `low` or `high` end.
+        """Recompute the cases with one input of `row` fixed at the `low` or `high` end of its range.
 
-        An input that several cases share moves in all of them; a measurement for one case moves in that case alone.
+        If several cases have the input in common, it moves in all of them. A measurement of one case moves in that case
+        alone.
         """
         term = self.derivations[row].inputs[symbol]
         rows = (
@@ -93,11 +103,14 @@ class DerivedEstimates(Estimates):
 
 
 def derive(derivations: Sequence[Derivation]) -> DerivedEstimates:
-    """Evaluate formulas case by case. Raises StudyError for a unit that does not fit.
+    """Evaluate the formula of each case. Raises StudyError for a unit that does not fit.
 
-    An interval first propagates the errors of inputs measured on the log scale, to first order (exact for products and
-    quotients), with degrees of freedom as in `statistics.combine`. It then extends to the smallest and the largest
-    result over the corners of all input ranges with `in_interval`. Without errors and such ranges the case is exact.
+    The interval covers two kinds of uncertainty. The standard errors of inputs measured on the log scale are propagated
+    to
+    first order (exact for products and quotients), with degrees of freedom as in `statistics.combine`. For inputs with
+    `in_interval`, the interval extends to the smallest and the largest result over all combinations of their ends.
+    Without
+    standard errors and such inputs, the case is exact.
     """
     rows: list[dict[str, Any]] = [{} for _ in derivations]
     log = any(term.se != 0 for derivation in derivations for term in derivation.inputs.values())
@@ -113,7 +126,7 @@ def derive(derivations: Sequence[Derivation]) -> DerivedEstimates:
 
 
 def _evaluate_formula(derivations: Sequence[Derivation], log: bool) -> list[dict[str, Any]]:
-    """Evaluate one formula for several derivations; return estimate, interval and counts for each."""
+    """Evaluate one formula for several derivations; return a dictionary of the columns `VALUES` for each."""
     formula, names = derivations[0].formula, list(derivations[0].inputs)
     values = [derivation.values() for derivation in derivations]
     arrays = {name: np.array([value[name] for value in values]) for name in names}
@@ -155,7 +168,7 @@ def _evaluate_formula(derivations: Sequence[Derivation], log: bool) -> list[dict
 def _corners(
     derivations: Sequence[Derivation], arrays: Mapping[str, Floats], estimate: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest results over the corners of all ranges with `in_interval`."""
+    """Return each case's smallest and largest result over all combinations of the ends of `in_interval` ranges."""
     least, most = estimate.copy(), estimate.copy()
     spanning = [name for name in arrays if any(derivation.inputs[name].in_interval for derivation in derivations)]
     for ends in itertools.product(("low", "high"), repeat=len(spanning)):
@@ -174,7 +187,7 @@ def _corners(
 
 @dataclass(frozen=True)
 class _LazyDerivations(Sequence[Derivation]):
-    """Derivations that are made when they are read, because there can be very many and few are read."""
+    """Sequence that makes a derivation when it is read, because there can be very many and few are read."""
 
     length: int
     make: Callable[[int], Derivation]
@@ -199,7 +212,10 @@ def _case_text(cases: Estimates, row: int) -> str:
 
 
 def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEstimates:
-    """Divide `above` by `below`, with derivations. The formula's two symbols stand for them, in this order."""
+    """Divide `above` by `below`, with derivations.
+
+    The first symbol of the formula stands for `above`, the second for `below`.
+    """
     numbered = above.label(above_row=range(len(above))) / below.label(below_row=range(len(below)))
     if not len(numbered):
         return DerivedEstimates(numbered.frame, numbered.log)

@@ -1,7 +1,7 @@
-"""Estimates with intervals under labels, and the arithmetic to carry intervals through.
+"""Estimates with intervals, identified by labels, and arithmetic that carries the intervals through.
 
-An empty table remains a table: to filter it, combine it or read a label from it gives an empty result, so quantities
-need no code for missing measurements.
+Every operation accepts an empty table and gives an empty result, so quantities need no code for missing
+measurements.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 from report import statistics
 from report.formatting import label_value
 
-# Columns that are values, not labels. `detail` describes an aggregate ("torch, 2048x2048x2048"); `source_rows` holds
-# the numbers of the summary rows behind the estimate; it is empty if they were not tracked.
+# Columns that are values, not labels.
+# detail: a text that describes an aggregate, such as "torch, 2048x2048x2048".
+# source_rows: the numbers of the summary rows behind the estimate; empty if they were not tracked.
 VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "source_rows"]
-# Labels that name the library behind a best estimate. They differ between machines of one kind and along a series, so
-# they do not distinguish cases.
+# Labels that name the library which gave the best estimate. Machines of one kind, and the points of a series, may have
+# different best libraries, so these labels do not distinguish cases.
 RUNTIMES = ("runtime", "cpu_runtime")
 
 
@@ -32,10 +33,11 @@ def device_kind(device: str) -> str:
 
 @dataclass(frozen=True)
 class Estimates:
-    """One row per estimate: label columns, and the columns VALUES.
+    """Table with one row per estimate: label columns, and the columns VALUES. Unknown values are nan.
 
-    On the log scale, `se` is the standard error of the log estimate, and low and high follow from `se` and `df`. On the
-    linear scale, low and high are fixed (shares, published figures). Unknown values are nan.
+    log: True for the log scale, on which `se` is the standard error of the estimate's logarithm, and low and high
+    follow
+    from `se` and `df`. On the linear scale (such as shares and published figures), low and high are given.
     """
 
     frame: pd.DataFrame
@@ -49,11 +51,11 @@ class Estimates:
 
     @classmethod
     def from_estimates(cls, frame: pd.DataFrame) -> Estimates:
-        """Build on the log scale from the columns estimate, se, df and labels."""
+        """Build estimates on the log scale from the columns estimate, se, df and labels."""
         if not len(frame):
             return cls.empty()
         half = statistics.half_width(frame["se"].to_numpy(float), frame["df"].to_numpy(float))
-        # An exact figure (se 0, infinite df) has an interval without width.
+        # An exact figure (se 0) has an interval of zero width.
         half = np.where(frame["se"].to_numpy(float) == 0, 0.0, half)
         estimate = frame["estimate"].to_numpy(float)
         frame = frame.assign(low=estimate * np.exp(-half), high=estimate * np.exp(half))
@@ -61,11 +63,14 @@ class Estimates:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], log: bool = False) -> Estimates:
-        """Build from rows with labels and VALUES; on the log scale, low and high follow from estimate, se and df."""
+        """Build estimates from rows with labels and VALUES.
+
+        On the log scale, low and high are computed from estimate, se and df.
+        """
         if not rows:
             return cls.empty()
         frame = pd.DataFrame(rows)
-        # Convert to float: columns that are all None would remain objects.
+        # Columns that hold only None would have the type object, so they are converted to float.
         frame = frame.astype({name: float for name in VALUES[:5] if name in frame})
         return cls.from_estimates(frame) if log else cls(frame, log=False)
 
@@ -73,7 +78,7 @@ class Estimates:
     def from_points(
         cls, rows: pd.DataFrame | Sequence[Mapping[str, Any]], points: statistics.PointEstimates, log: bool = False
     ) -> Estimates:
-        """Build from rows with labels, counts, detail and source rows, and a point estimate for each."""
+        """Build estimates from rows with labels, counts, detail and source rows, and a point estimate for each row."""
         if not len(rows):
             return cls.empty()
         values = {name: getattr(points, name) for name in ("estimate", "low", "high", "se", "df")}
@@ -87,7 +92,7 @@ class Estimates:
         return len(self.frame)
 
     def __getitem__(self, name: str) -> pd.Series:
-        """Return one column. Raises KeyError if a table with rows lacks it."""
+        """Return one column; it is empty if the table is. Raises KeyError if a table with rows lacks the column."""
         if name not in self.frame and not len(self):
             return pd.Series([], dtype=object, name=name)
         return self.frame[name]
@@ -101,7 +106,7 @@ class Estimates:
         return list(zip(*(self[name].tolist() for name in names), strict=True))
 
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Estimates]]:
-        """Yield groups that agree in these labels, in label order, each with its label values."""
+        """Yield each group of rows that agree in these labels, with its label values, in the order of these values."""
         for key, at in self.positions(*names):
             yield key, self.take(at)
 
@@ -140,14 +145,16 @@ class Estimates:
         return rows
 
     def ends(self, level: float | statistics.Floats) -> tuple[statistics.Floats, statistics.Floats]:
-        """Return low and high interval ends at another level than LEVEL, each with shape (rows,).
+        """Return the low and high ends of the intervals at another level than LEVEL, each with shape (rows,).
 
-        Fixed intervals (infinite df without a standard error: published figures, neighbours of a crossing) do not
-        change, nor do ends at 0 or 1, where shares are clipped.
+        Fixed intervals do not change: they have infinite df and no standard error (published figures, and the
+        neighbouring
+        values of a crossing). On the linear scale, ends at 0 or 1 do not change either, because shares are clipped
+        there.
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening_factor(df, level))
-        # Infinite estimates have no width.
+        # The interval of an infinite estimate has no width to change.
         same = (grown == 1) | np.isinf(estimate)
         with np.errstate(invalid="ignore"):
             if self.log:
@@ -158,7 +165,10 @@ class Estimates:
         return np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
 
     def filter(self, **wanted: Any) -> Estimates:
-        """Keep rows whose labels have these values (or one from a list); device=gpu keeps all devices of this kind."""
+        """Keep the rows whose labels have these values; a list allows any of its values.
+
+        device='gpu' keeps all devices of this kind, whatever their ids.
+        """
         keep = np.ones(len(self), dtype=bool)
         for name, value in wanted.items():
             allowed = list(value) if isinstance(value, (list, tuple, set)) else [value]
@@ -192,18 +202,21 @@ class Estimates:
         }
 
     def keep_labels(self, *labels: str) -> Estimates:
-        """Keep these labels alone. Raises ValueError if they do not distinguish the rows."""
+        """Keep only these labels and the values. Raises ValueError if several rows agree in all of these labels."""
         frame = self.frame[[*labels, *VALUES]] if len(self) else pd.DataFrame(columns=[*labels, *VALUES], dtype=object)
         if frame.duplicated(list(labels)).any():
             raise ValueError(f"several estimates agree in {', '.join(labels)}")
         return Estimates(frame, self.log)
 
     def best_per_group(self, by: Sequence[str], detail: Sequence[str] = (), keep: Sequence[str] = ()) -> Estimates:
-        """Keep each group's largest estimate, with the labels `by` and `keep`; its detail holds the labels `detail`.
+        """Keep the largest estimate of each group of rows that agree in the labels `by`.
 
-        If several estimates are nearly equal, the largest one is partly lucky and overestimates. To compensate, its
-        interval has a Bonferroni level for k estimates, where k is the number of estimates whose intervals reach its
-        own, so the interval widens with k.
+        The result has the labels `by` and `keep`; its column detail is made of the values of the labels `detail`.
+
+        If several estimates are nearly equal, the largest of them is partly lucky and overestimates. To compensate, its
+        interval has a Bonferroni level for k estimates: k is the number of estimates, itself included, whose intervals
+        reach
+        its interval. The interval thus widens with k.
         """
         if not len(self):
             return Estimates(self.frame.reindex(columns=[*by, *keep, *VALUES]), self.log)
@@ -238,7 +251,7 @@ class Estimates:
         return Estimates(self.frame.drop(columns=list(labels), errors="raise" if len(self) else "ignore"), self.log)
 
     def inverse(self) -> Estimates:
-        """Return reciprocals on the log scale; the interval's ends swap."""
+        """Return reciprocals on the log scale; the ends of each interval are swapped."""
         return Estimates.from_estimates(self.frame.assign(estimate=1 / self.frame["estimate"])) if len(self) else self
 
     def __mul__(self, factor: float) -> Estimates:
@@ -248,9 +261,9 @@ class Estimates:
         return Estimates(self.frame.assign(**scaled), self.log)
 
     def __truediv__(self, other: Estimates | float) -> Estimates:
-        """Divide by a number, or by the estimates that agree in all keys common to both sides.
+        """Divide by a number, or by the estimates that agree in all keys that the two tables have in common.
 
-        If a side is not on the log scale, low is divided by high and high by low, which is conservative.
+        If a table is not on the log scale, low is divided by high and high by low, so the interval is conservative.
         """
         if not isinstance(other, Estimates):
             return self * (1 / other)
@@ -276,17 +289,20 @@ class Estimates:
         return Estimates(pairs.assign(**ends, se=np.nan)[columns], log=False)
 
     def ratio(self, label: str, above: Any, below: Any) -> Estimates:
-        """Divide rows with label value `above` by rows with `below` that agree in all other labels; drop the label."""
+        """Divide rows with the label value `above` by rows with the label value `below`, and drop the label.
+
+        The two rows agree in all other labels.
+        """
         return self.filter(**{label: above}).drop_labels(label) / self.filter(**{label: below}).drop_labels(label)
 
     def scaled_by(self, column: pd.Series) -> Estimates:
-        """Multiply each row's estimate by the row's factor in `column`, which is exact."""
+        """Multiply each row's estimate and interval by the row's factor in `column`, which is taken as exact."""
         scaled = {name: self.frame[name] * column.to_numpy(float) for name in ("estimate", "low", "high")}
         return Estimates(self.frame.assign(**scaled), self.log)
 
 
 def concat_estimates(parts: Sequence[Estimates]) -> Estimates:
-    """Concatenate estimates on the same scale; a label that some of them lack is empty in their rows."""
+    """Concatenate estimates on the same scale. If some of them lack a label, it is empty in their rows."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return parts[0] if parts else Estimates.empty()
@@ -295,7 +311,7 @@ def concat_estimates(parts: Sequence[Estimates]) -> Estimates:
 
 
 def exact_estimates(rows: Sequence[Mapping[str, Any]]) -> Estimates:
-    """Build published or computed figures from labels, estimate and optional low and high."""
+    """Build exact estimates (published or computed figures) from labels, estimate and optional low and high."""
     known = {"se": np.nan, "df": np.inf, "n_rounds": 0, "n_samples": 0, "detail": ""}
     return Estimates.from_rows([{"low": row["estimate"], "high": row["estimate"], **known, **row} for row in rows])
 

@@ -1,14 +1,39 @@
 """Fill a claim's declared sentence for its outcome with the numbers found.
 
-Placeholders: `{estimate}`, `{low}` and `{high}` are the claim's headline number; `{least}` and `{most}` are the
-extremes over all cases; `{supports}` and `{challenges}` are the case on that side that lies nearest to the threshold.
-If several machines measured this case, the placeholder gives the range over these machines. If the ends of an interval
-differ by the factor WIDE, the placeholder gives both ends, but `{least}` and `{most}` give the outer end alone where
-the sentence states a bound: "at least {least}". `{run of supports}` is the value of the case's label `run`; `{supports
-for run=BERT base}` is the case on that side with this label value. `{[time] least}` refers to the part named time.
-`{count}`, `{count supports}` and `{count challenges}` count cases; `{share}`, `{share low}`, `{share high}` and
-`{units}` describe a share; `{threshold}` is the declared threshold. A format may follow a colon: `percent`; `number`,
-without unit; `about`, rounded to two digits; `exact`, with all digits.
+Placeholders for the number of a case:
+- `{estimate}`: the claim's headline number, which is the estimate of its representative case.
+- `{low}`, `{high}`: the ends of the interval of this number.
+- `{least}`, `{most}`: the smallest and the largest estimate of all cases.
+- `{supports}`, `{challenges}`: the estimate of the supporting or the challenging case nearest to the threshold.
+
+Additions to these placeholders:
+- `{run of supports}`: the value of the label `run` of this case, in place of its number.
+- `{supports for run=BERT base}`: the case is taken from the cases with this label value only.
+
+Other placeholders:
+- `{count}`: the number of cases.
+- `{count supports}`, `{count challenges}`, `{count undecided}`: the number of cases with this outcome.
+- `{share}`: the share of units that reaches the threshold.
+- `{share low}`, `{share high}`: the ends of the interval of this share.
+- `{units}`: the number of units in this share.
+- `{threshold}`: the declared threshold.
+
+Every placeholder may name a part in brackets, before its word: `{[time] least}`, `{run of [time] supports}`. Without a
+part, counts and cases are those of the whole claim, the share is that of the first part with a share, and the threshold
+is that of the first part.
+
+A format may follow a colon, for the number of a case or the threshold: `{estimate:percent}`. The formats are:
+- `percent`: a fraction as a percentage.
+- `number`: two significant digits without unit; up to four for a number that would otherwise be printed as 1.
+- `about`: rounded to two significant digits, without unit.
+- `exact`: all digits, without unit.
+
+The number of a case, other than `{low}` and `{high}`, is printed as a range in these cases:
+- If several machines measured the case, the range spans all of them; for `{least}` and `{most}`, only with `for`.
+- If the ends of the interval differ by the factor WIDE, or the estimate exceeds the largest possible value, the
+  interval takes the place of the estimate.
+Without `for`, `{least}` and `{most}` give only the outer end of the range if the sentence states a bound, such as "at
+least {least}".
 """
 
 from __future__ import annotations
@@ -33,11 +58,11 @@ _COUNT = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?count(?: (?P<which>supports|c
 _SHARE = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?(?:(?P<share>share)(?: (?P<end>low|high))?|(?P<units>units))")
 _THRESHOLD = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?threshold")
 FORMATS = ("percent", "number", "about", "exact")
-# Intervals whose ends differ by this factor are printed as a range.
+# If the ends of an interval differ by at least this factor, it is printed as a range.
 WIDE = 3.0
-# A percentage whose range is this wide tells nothing, so its sentence is not used.
+# If the range of a percentage is at least this wide (0.9 is 90%), it tells nothing, and its sentence is not used.
 _NOTHING = 0.9
-# Fields in which cases agree if several machines measured the same case.
+# Fields of a case. Cases that agree in these fields are the same case on different machines.
 _ALIKE = ("part", "device", "labels", "outcome")
 _JOINS = r"\A\s*(?:to|and)\s*\Z"
 _LOWER = re.compile(r"\b(?:at least|more than|less than|only after|from|between)\s*\Z", re.I)
@@ -45,7 +70,8 @@ _UPPER = re.compile(r"\b(?:at most|up to|no more than|within|under|after)\s*\Z",
 _LOWER_AFTER = re.compile(rf"{_JOINS}|\A[\w\s]*\bor more\b")
 _UPPER_AFTER = re.compile(r"\A[\w\s]*\bat most\b")
 _ALMOST = _LEAST_SHARE = 1e-4
-# Seconds per time unit, the name of the unit, and the smallest number of units to print.
+# For each time unit: its length in seconds, its name, and the smallest number of these units to print. A shorter time
+# is printed in a smaller unit.
 _TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
 _SECONDS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
 GENERAL = {
@@ -71,10 +97,12 @@ def finding(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -
 
 
 def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """Return the first sentence that can be filled, and the first part that it names, '' if none.
+    """Return the first sentence that can be filled, and the first part that it names ('' if none).
 
-    verdict: a record from `verdicts.json`. declared: the claim's sentences by outcome; if published runs decide the
-    verdict, its sentences for published runs.
+    verdict: a record from `verdicts.json`.
+    declared: the claim's sentences by outcome; if published runs decide the verdict, its sentences for published runs.
+    A
+    general sentence is used if none of them can be filled.
     """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
@@ -88,7 +116,7 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
 
 
 def fill_sentence(sentence: str, verdict: Mapping[str, Any]) -> str | None:
-    """Fill the placeholders in a sentence; None if the evidence lacks one."""
+    """Fill the placeholders in a sentence; return None if the evidence has nothing for one of them."""
     pieces = PLACEHOLDER.split(sentence)
     texts = [
         fill_placeholder(piece, verdict, surrounding_text(pieces, at)) if at % 2 else piece
@@ -116,7 +144,10 @@ def unknown_placeholders(sentence: str, parts: Sequence[str]) -> Iterator[str]:
 
 
 def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, str] = ("", "")) -> str | None:
-    """Return the text for a placeholder; None if the evidence lacks it. around: the text before and after it."""
+    """Return the text for a placeholder; None if the evidence has nothing for it.
+
+    around: the text before and after the placeholder, which may state a bound.
+    """
     text, _, how = place.partition(":")
     count_match, share_match, number_match = (pattern.fullmatch(text) for pattern in (_COUNT, _SHARE, _NUMBER_OF_CASE))
     if count_match:
@@ -164,9 +195,11 @@ def _placeholder_range(
     labelled: bool,
     ceiling: float,
 ) -> tuple[float, float]:
-    """Return the range for a case over all machines that measured it; one end twice if the sentence states a bound.
+    """Return the range to print for a case, over all machines that measured it.
 
-    ceiling: the largest possible value.
+    If the text `around` the placeholder states a bound, both numbers are the outer end. labelled: True if the
+    placeholder
+    has `for`. ceiling: the largest possible value.
     """
     same_machines = [case] if which in ENDS and not labelled else same_cases(case, verdict)
     ranges = [_case_range(same_case, ceiling) for same_case in same_machines]
@@ -181,7 +214,10 @@ def _placeholder_range(
 
 
 def _case_range(case: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
-    """Return the estimate twice, or the interval if it is wide or the estimate exceeds the ceiling."""
+    """Return the ends of a case's interval if the interval is wide, otherwise the estimate twice.
+
+    If the estimate exceeds the ceiling, return the interval up to the ceiling.
+    """
     value, low, high = (float(case[name]) for name in NUMBER)
     if value > ceiling:
         return min(low, ceiling), ceiling
@@ -217,7 +253,10 @@ def _label_text(name: str, value: Any) -> str:
 
 
 def sentence_number(value: float, unit: str, how: str = "") -> str:
-    """Format a number for a sentence: two digits, times in their customary unit."""
+    """Format a number for a sentence: with two digits, and a time in its customary unit.
+
+    how: a format from FORMATS; '' for the default.
+    """
     if how == "percent":
         return _percent_text(value)
     if how == "number":
@@ -236,7 +275,7 @@ def sentence_number(value: float, unit: str, how: str = "") -> str:
 
 
 def _digits_apart_from_one(value: float) -> str:
-    """Format two digits, or up to four if fewer would print a number other than 1 as 1: 1.02, 0.996."""
+    """Format two digits; up to four if a number other than 1 would be printed as 1: 1.02, 0.996."""
     texts = [formatting.two_digits(value), *(formatting.format_number(value, digits) for digits in (3, 4))]
     return (
         next((text for text in texts if float(text.split()[0].replace(",", "")) != 1), texts[0]) if value else texts[0]
@@ -244,7 +283,10 @@ def _digits_apart_from_one(value: float) -> str:
 
 
 def _percent_text(share: float) -> str:
-    """Format percent: none, one or two decimals from 10%, 1% or below; 'less than 0.01%' for the tiniest."""
+    """Format a fraction as a percentage: without decimals from 10%, with one from 1%, with two below 1%.
+
+    The tiniest fractions give 'less than 0.01%'.
+    """
     if 0 < share < _LEAST_SHARE:
         return f"less than {100 * _LEAST_SHARE:g}%"
     digits = 0 if share >= 0.1 or share <= 0 else 1 if share >= 0.01 else 2
@@ -261,7 +303,10 @@ def _part_with_share(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def cases_with_interval(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
-    """Return the cases with an interval in a claim, or in one part if named, smallest estimate first."""
+    """Return the cases that have an interval, smallest estimate first.
+
+    part: the name of a part, to return its cases only; '' for all cases of the claim.
+    """
     cases = [
         case
         for case in verdict.get("cases") or []
@@ -273,11 +318,13 @@ def cases_with_interval(verdict: Mapping[str, Any], part: str) -> list[Mapping[s
 def find_case(
     verdict: Mapping[str, Any], part: str, which: str | None, label: tuple[str | None, str | None] = (None, None)
 ) -> Mapping[str, Any] | None:
-    """Return the case for a placeholder, None if there is none.
+    """Return the case for a placeholder; None if there is none.
 
-    which: `least` or `most` for the smallest or largest case, `supports` or `challenges` for the case on this side that
-    lies nearest to the threshold, or else the case with the claim's or part's headline number. label: a label name and
-    value to match.
+    which: `least` or `most` for the case with the smallest or the largest estimate; `supports` or `challenges` for the
+    case
+    on this side nearest to the threshold; otherwise the case with the headline number of the claim, or of the part if
+    `part` names one.
+    label: the name and the value of a label that the case must have.
     """
     cases = [
         case

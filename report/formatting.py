@@ -10,7 +10,8 @@ from typing import Any
 from contract.node import count_machines, kind_of_node
 
 ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s", "J", "J/FLOP", "J/B"}
-# Units that take prefixes below 1 (m, µ, n, p); the other units take k and above.
+# Units that take only prefixes below 1 (m, µ, n, p). The other units in ALLOWED_PREFIX take only prefixes above 1 (k, M
+# and so on).
 _SMALL = {"s", "J", "J/FLOP", "J/B"}
 _PREFIXES = {-12: "p", -9: "n", -6: "µ", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
 _NOT_SHOWN = {"1", ""}
@@ -53,7 +54,10 @@ def _append_unit(shown: str, name: str) -> str:
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """Format significant digits, thousands separated, words from a million: 27.9, 0.500, 3,571, 3.19 billion."""
+    """Format a number with this number of significant digits: 27.9, 0.500, 3,571.
+
+    Thousands are separated by commas, and words are used from a million on: 3.19 billion.
+    """
     if value is None or math.isnan(value):
         return "unknown"
     if math.isinf(value):
@@ -106,7 +110,10 @@ def with_unit(value: float | None, unit: str, digits: int = 3) -> str:
 
 
 def format_interval(estimate: float | None, low: float | None, high: float | None, unit: str) -> str:
-    """Format '27.9 [27.1, 28.7] MAC/cycle'; exact values without brackets; 'no interval' if there is none."""
+    """Format a number with its interval: '27.9 [27.1, 28.7] MAC/cycle'.
+
+    Exact numbers have no brackets. A number without an interval is followed by '(no interval)'.
+    """
     if estimate is None or unit == YES_NO:
         return with_unit(estimate, unit)
     if low is None or high is None:
@@ -118,7 +125,7 @@ def format_interval(estimate: float | None, low: float | None, high: float | Non
         return _append_unit(format_exact(value) if short else format_number(value), name)
     divisor, word = _large_number_word(estimate / scale)
     values = [value / scale / divisor for value in (estimate, low, high)]
-    # Add decimals until a narrow interval shows its width.
+    # Decimals are added until the two printed ends of a narrow interval differ.
     decimals = next((d for d in range(7) if d >= _decimals(values[0], 3) and _ends_differ(values, d)), 6)
     shown = [f"{value:,.{decimals}f}" for value in values]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]{word} {name}".strip()
@@ -160,21 +167,24 @@ def join_words(items: Sequence[str], last: str = "and") -> str:
 
 
 def range_words(first: str, last: str) -> str:
-    """Format a range from two formatted numbers, a shared unit once: '2.4 GB/s', '2.4 to 5.1 GB/s', '9% to 27%'."""
+    """Join two formatted numbers to a range: '2.4 to 5.1 GB/s', '9% to 27%'.
+
+    A unit after a space is printed once if it is the same. Equal numbers are printed once: '2.4 GB/s'.
+    """
     if first == last:
         return first
     number, _, unit = first.partition(" ")
     return f"{number if unit and unit == last.partition(' ')[2] else first} to {last}"
 
 
-# Most names to print; longer lists are shortened.
+# Maximum number of names to print; longer lists are shortened.
 _MOST_NAMES = 6
 
 
 def shorten_names(names: Sequence[str], noun: str, numbers: Sequence[int] = ()) -> str:
-    """Join names, shortening long lists: 'a, b, c and 997 other machines'.
+    """Join names, and shorten long lists: 'a, b, c and 997 other machines'.
 
-    numbers: how many items each name stands for, by default one.
+    numbers: the number of items for which each name stands; by default 1 each.
     """
     if len(names) <= _MOST_NAMES:
         return join_words(names)
@@ -193,7 +203,7 @@ def capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-# Match an ordinary word: one capital, no digit, perhaps hyphens ("Pre-training", "A").
+# Match an ordinary capitalized word: one capital letter, no digit, and possibly hyphens ("Pre-training", "A").
 _ORDINARY = re.compile(r"[A-Z](?:[a-z]*(?:-[a-z]+)*)(?=[,;:.]?(?:\s|\Z))")
 # Names that look like ordinary words, but keep their capital letter.
 NAMES = {
@@ -214,8 +224,8 @@ def format_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-# Names for the services that the study's servers offer. `classifier` and `int8` are small networks, which occur only
-# in the data of earlier nodes.
+# Printed names of the services that the study's servers offer. `classifier` and `int8` are small networks that occur
+# only in the data of earlier nodes.
 SERVICES = {
     "text-classifier": "classifier of texts",
     "image-classifier": "classifier of photographs",
@@ -284,7 +294,8 @@ def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str
     )
 
 
-# Labels not printed for a published figure: they describe its source or method, or are printed elsewhere.
+# Labels that are not printed for a published figure, because they describe its source or method, or because they are
+# printed in another way.
 _HIDDEN_PUBLISHED = {
     "source", "family", "records", "measure", "task", "strength", "comparison", "variant", "baseline", "gpus",
     "software", "node", "device", "gpu", "cpu", "machine", "of", "to", "model", "precision", "transfers", "copied",
@@ -293,7 +304,10 @@ _HIDDEN_PUBLISHED = {
 
 
 def case_name(labels: Mapping[str, Any], detail: str) -> str:
-    """Format a case's labels and detail; the detail of an aggregate replaces the word best."""
+    """Format the labels and the detail of a case.
+
+    The label value `best` of a library or shape is not printed; 'fastest: ' and the detail take its place.
+    """
     if "family" in labels:
         return _published_case_name(labels, detail)
     hidden = ["node", "device"]
@@ -329,11 +343,11 @@ def _published_case_name(labels: Mapping[str, Any], detail: str) -> str:
 
 
 def side_name(value: Any) -> str:
-    """Format one side in a comparison: 'CPU', 'bfloat16'."""
+    """Format a compared value, such as a device or a number format: 'CPU', 'bfloat16'."""
     return str(value).upper() if value in ("cpu", "gpu") else str(value)
 
 
-# Longest processor name to print; makers' own names are shorter.
+# Maximum length of a processor name to print. The names that manufacturers give are shorter.
 _LONGEST_NAME = 48
 
 

@@ -1,6 +1,6 @@
 """Verdicts, sides, evidence tiers and thresholds.
 
-Imports no data libraries, so that commands which only read verdicts start fast.
+This module imports no data libraries, so that commands which only read verdicts start fast.
 """
 
 from __future__ import annotations
@@ -34,24 +34,26 @@ class Verdict(StrEnum):
 
     @property
     def is_judged(self) -> bool:
-        """True if a rule could be applied."""
+        """True if a rule was applied, even if it left the claim or part undecided."""
         return self in JUDGED
 
     @property
     def awaits(self) -> bool:
-        """True if something is missing."""
+        """True if the evidence to decide the claim or part is missing."""
         return self in AWAITING
 
 
 DECIDED = (Verdict.SUPPORTED, Verdict.CHALLENGED, Verdict.DEPENDS, Verdict.OUTDATED)
 JUDGED = (*DECIDED, Verdict.UNDECIDED)
-# In this order: if a claim's parts await different things, the first one becomes its verdict.
+# Verdicts for missing evidence, by priority: if a claim's parts await different things, the claim has the first of
+# their verdicts in this order.
 AWAITING = (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE)
 
 OPINION = "An opinion or advice: no measurement decides it."
-# Value of `checked` for a derived quantity without a model, which only adds, multiplies and divides figures.
+# Value of `Quantity.checked` for a derived quantity that only adds, multiplies and divides figures, so that it has no
+# model to check.
 ARITHMETIC = "arithmetic"
-# Verdict on a question whose claims came out differently.
+# Verdict on a question whose decided claims have different verdicts.
 DIFFER = "differ"
 
 
@@ -71,7 +73,7 @@ class Side(StrEnum):
 
 
 class Tier(StrEnum):
-    """Evidence tiers, strongest first. A verdict takes the weakest tier it rests on."""
+    """Evidence tiers, strongest first. A verdict has the weakest tier of the evidence that it rests on."""
 
     MEASURED = "measured"
     DERIVED = "derived"
@@ -86,9 +88,11 @@ class Tier(StrEnum):
 
 
 def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
-    """Combine n cases, given how many support and challenge.
+    """Combine n cases into a verdict, given the numbers of supporting and challenging cases.
 
-    DEPENDS if both occur. Otherwise the supporting or challenging cases must be a majority, or else it is UNDECIDED.
+    The verdict is DEPENDS if there are both. Otherwise it is SUPPORTED or CHALLENGED if more than half of all cases are
+    on
+    that side, and UNDECIDED if not.
     """
     if supporting and challenging:
         return Verdict.DEPENDS
@@ -98,11 +102,14 @@ def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
 
 
 def combine_verdicts(outcomes: Sequence[str]) -> Verdict:
-    """Combine the parts' outcomes; a claim asserts all of its parts.
+    """Combine the outcomes of a claim's parts; a claim asserts all of its parts.
 
-    DEPENDS if a part depends, or if one part is supported and another challenged: no awaited part can undo that.
-    Otherwise, if a part awaits something, the claim does too. SUPPORTED needs every part to be supported; CHALLENGED
-    needs a majority of challenged parts and no supported part.
+    The first of these verdicts whose condition is met applies:
+    DEPENDS: a part depends, or one part is supported and another challenged. Further evidence cannot undo this.
+    AWAITING_...: a part awaits evidence.
+    SUPPORTED: all parts are supported.
+    CHALLENGED: more than half of the parts are challenged.
+    UNDECIDED: all other outcomes.
     """
     kinds = [Verdict(outcome) for outcome in outcomes]
     if Verdict.DEPENDS in kinds or {Verdict.SUPPORTED, Verdict.CHALLENGED} <= set(kinds):
@@ -116,7 +123,7 @@ def combine_verdicts(outcomes: Sequence[str]) -> Verdict:
 
 @dataclass(frozen=True, order=True)
 class Threshold:
-    """One number, or both ends of a range."""
+    """Threshold: one number, or both ends of a range."""
 
     low: float
     high: float | None = None
@@ -132,7 +139,7 @@ class Threshold:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """The number, or both ends."""
+        """Tuple of the single number, or of both ends of the range."""
         return (self.low,) if self.high is None else (self.low, self.high)
 
     @property
@@ -140,18 +147,21 @@ class Threshold:
         return self.high is not None
 
     def distance(self, value: float) -> float:
-        """Return the distance from a value to the nearest end, in logarithms if both are positive."""
+        """Return the distance from a value to the nearest end; it is a distance of logarithms if all are positive."""
         if value > 0 and all(end > 0 for end in self.ends):
             return min(abs(math.log(value / end)) for end in self.ends)
         return min(abs(value - end) for end in self.ends)
 
     def format(self, unit: str) -> str:
-        """Format with a unit."""
+        """Format the threshold with a unit."""
         return threshold_text(self.json, unit)
 
 
 def _decided_line(document: Mapping[str, Any]) -> list[str]:
-    """Return a line on the origin of the deciding measurements; empty for older files that lack it."""
+    """Return lines with the number of claims that are decided here, decided on published runs, and open.
+
+    The list is empty for an older file, which lacks these numbers.
+    """
     numbers = document.get("decided")
     if not numbers:
         return []
@@ -159,7 +169,7 @@ def _decided_line(document: Mapping[str, Any]) -> list[str]:
 
 
 def tally(document: Mapping[str, Any]) -> str:
-    """Format a table to count verdicts by article and by question, followed by the nodes."""
+    """Format a table that counts the verdicts by article and by question, and list the nodes and refused files."""
     articles = list(dict.fromkeys(verdict["article"] for verdict in document["verdicts"]))
     width = max(map(len, Verdict))
     head = "verdict".ljust(width) + "".join(name.rjust(11) for name in [*articles, "all", "questions"])

@@ -3,38 +3,38 @@
 A round is one process. Its samples share a memory layout, clock and neighbours, so an interval from samples is far too
 narrow (Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems, SC15).
 
-**A point.** y = log of each round's median; the estimate is exp(mean y), with a Student t interval. Three to eight
-rounds determine a point's variance badly, so it is *moderated*: shrunk towards the variances at other points with the
-same node, experiment, device and metric, to the extent that those agree (Smyth 2004, Stat. Appl. Genet. Mol. Biol.
-3(1):3; limma's fitFDist, squeezeVar).
+**A point.** y is the logarithm of each round's median; the estimate is exp(mean y), with a Student t interval. Three to
+eight rounds determine the variance of a point badly, so it is *moderated*: shrunk towards the variances of other points
+with the same node, experiment, device and metric. The better these variances agree, the more it is shrunk (Smyth 2004,
+Stat. Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 
-**A ratio** is the difference between two log estimates.
+**A ratio** is estimated by the difference between two log estimates.
 
-Two departures from limma and Welch, found by simulation (40 points or fewer, 3 to 8 rounds, 2% spread between rounds
-and 1% within, variances equal or spread over a factor 25, round effects normal or Student t with 4 df; nominal 95%):
+This module departs from limma and Welch in two ways that simulation showed to be necessary (40 points or fewer, 3 to 8
+rounds, 2% spread between rounds and 1% within, variances equal or spread over a factor 25, round effects normal or
+Student t with 4 df; nominal 95%):
 
-- Welch and Satterthwaite's degrees of freedom add up those from both sides. That
+- Welch and Satterthwaite add up the degrees of freedom of the two estimates. That
   is right for two independent estimates with *fixed* variances. A moderated
-  variance instead describes a point drawn from a distribution of variances; the
+  variance instead describes a point drawn from a distribution of variances. The
   difference then follows Behrens and Fisher's distribution, whose tails are no
-  lighter than those on either side. With Welch's df, intervals of ratios covered
-  the truth in 91-95% of the simulations. With df = sum(v) / sum(v / df), which
-  matches Behrens and Fisher's quantiles to 1% and also falls back to one side's df
-  if the other is exact, they covered it in 94-96%. Two points without others to
+  lighter than those of either estimate. With Welch's df, intervals of ratios covered
+  the truth in 91-95% of the simulations. With df = sum(v) / sum(v / df), they covered
+  it in 94-96%. This formula matches Behrens and Fisher's quantiles to 1%, and gives
+  the df of one estimate if the other is exact. Ratios of two points without others to
   moderate them are covered conservatively: 97-99% with 3 rounds, 96-97% with 8.
-- limma takes the fitted prior as known. With 40 points that is harmless; with 2
-  to 10 it claims agreement produced by chance (coverage down to 91%). Here the
-  prior's df are lowered to allow for its error: 1/d0' = 1/d0 + 2/(sum of the
-  other points' df). Coverage for times: 93.5-96%. In return, ratios are covered up
-  to 98% in groups with two points.
+- limma takes the fitted prior as known. With 40 points that is harmless. With 2
+  to 10 points, variances that agree by chance are taken to agree in truth (coverage
+  down to 91%). Here the prior's df are lowered to allow for the error of the fit:
+  1/d0' = 1/d0 + 2/(sum of the other points' df). Times are then covered in 93.5-96%,
+  but ratios in up to 98% in groups with two points.
 
-With both departures, 40 points cover 94.3-95.9% for times and 94.6-96.3% for ratios, the lowest with 3 rounds and
-unequal variances, the highest with 3 rounds and heavy tails.
+With both departures and 40 points, the coverage is 94.3-95.9% for times and 94.6-96.3% for ratios. It is lowest with 3
+rounds and unequal variances, and highest with 3 rounds and heavy tails.
 
-- A third departure: the same processes measure all points in a group, so a disturbed
-  round affects many of them (`mean_round_correlation`). Correlated variances tell less
-  about each other than independent ones, so P points whose rounds correlate by r count as
-  P / (1 + (P - 1) r^2) points.
+There is a third departure. The same processes measure all points in a group, so a disturbed round affects many of them
+(`mean_round_correlation`). Correlated variances tell less about each other than independent ones, so P points whose
+rounds correlate by r count as P / (1 + (P - 1) r^2) points.
 
 **The level** is 99%, not 95%: see DECIDING. `studies/calibration` simulates how often the rules err at it;
 `tests/report/test_statistics.py` repeats the simulation at both levels.
@@ -51,15 +51,16 @@ from scipy import special, stats
 
 Floats = NDArray[np.float64]
 
-# Rules decide by intervals at the level DECIDING. If the truth lies on the threshold, a wrong verdict to either side
+# Level of the intervals by which rules decide. If the truth lies on the threshold, a wrong verdict to either side
 # should be rarer than 1% for every kind of machine that `studies/calibration` simulates; the usual level, 95%, allows
-# 2.5% to either side. Figures draw intervals at the same level, so that no interval that is clear of the threshold is
-# called undecided.
+# 2.5% to either side. Figures draw intervals at this level too, so that the report never calls an interval undecided
+# that is drawn clear of the threshold.
 DECIDING = 0.99
 LEVEL = DECIDING
-# Degrees of freedom to assume for an interval whose own are unknown: those of three rounds.
+# Degrees of freedom to assume for an interval whose degrees of freedom are unknown, as if it came from three rounds.
 _UNKNOWN_DF = 2.0
-# Log variances below this (1e-6 relative spread) are finer than any clock used here can resolve.
+# Smallest variance of a logarithm to use. A smaller variance (a relative spread below 1e-6) is finer than any clock
+# used here can resolve.
 SMALLEST_VARIANCE = 1e-12
 
 
@@ -71,7 +72,7 @@ def trigamma_inverse(x: float) -> float:
         return 1 / x
     y = 0.5 + 1 / x
     for _ in range(50):
-        # SciPy's polygamma computes the same zeta functions, ten times slower.
+        # `special.zeta` computes the same values as SciPy's polygamma, but ten times faster.
         trigamma = float(special.zeta(2, y))
         step = trigamma * (1 - trigamma / x) / (-2 * float(special.zeta(3, y)))
         y += step
@@ -91,8 +92,8 @@ class Prior:
 def fit_prior(variances: ArrayLike, dfs: ArrayLike) -> Prior:
     """Fit a scaled F distribution to sample variances by matching the moments of their logarithms.
 
-    variances, dfs: shape (points,), all positive. The returned df are 0 for a single point (nothing to learn from) and
-    infinite if the variances differ no more than by chance. Source: Smyth 2004, section 6.2.
+    variances, dfs: shape (points,), all positive. The returned df are 0 for a single point, from which no prior can be
+    learned, and infinite if the variances differ no more than by chance. Source: Smyth 2004, section 6.2.
     """
     s2, d = np.asarray(variances, float), np.asarray(dfs, float)
     if len(s2) < 2:
@@ -107,11 +108,13 @@ def fit_prior(variances: ArrayLike, dfs: ArrayLike) -> Prior:
 
 
 def mean_round_correlation(y: Floats, n: NDArray[np.intp], at: NDArray[np.intp]) -> float:
-    """Return the mean correlation between a group's points over rounds: 0 if independent, 1 if all vary together.
+    """Return the mean correlation over rounds between the points of a group: 0 if independent, 1 if all vary together.
 
-    A disturbance in a round (one process at one time) may affect all points measured in it. y: logarithms of the
-    rounds' medians, point after point. n: round count per point. at: positions of the group's points; only the points
-    with the most rounds are used. Negative means are returned as 0.
+    The points are correlated if a disturbance in a round (one process at one time) affects all points measured in it.
+    y: logarithms of the rounds' medians, point after point.
+    n: the number of rounds of each point.
+    at: positions of the group's points; only the points with the most rounds are used.
+    A negative mean is returned as 0.
     """
     rounds = n[at].max(initial=0)
     full = at[n[at] == rounds]
@@ -129,20 +132,21 @@ def mean_round_correlation(y: Floats, n: NDArray[np.intp], at: NDArray[np.intp])
 
 
 def moderate(variances: ArrayLike, dfs: ArrayLike, shared: float = 0.0) -> tuple[Floats, Floats]:
-    """Moderate the variances in a group; return them with their degrees of freedom.
+    """Moderate the variances of a group's points (see the module docstring); return them with their degrees of freedom.
 
-    variances, dfs: shape (points,). A point with df = 0 (one round) gets nan and 0: its spread is unknown, and the
-    other points' spread is no substitute. shared: the points' `mean_round_correlation`.
+    variances, dfs: shape (points,). shared: the points' `mean_round_correlation`. A point with df = 0 (one round) gets
+    the
+    variance nan and df 0, because its spread is unknown and the spread of other points is no substitute.
     """
     s2, d = np.array(variances, float), np.array(dfs, float)
     post, total = np.full(len(s2), np.nan), np.zeros(len(s2))
     has = d > 0
     if not has.any():
         return post, total
-    # Raise tiny variances: zero comes from a coarse clock, and its logarithm would dominate the fit.
+    # Tiny variances are raised: a variance of zero comes from a coarse clock, and its logarithm would dominate the fit.
     s2, d = np.maximum(s2[has], max(SMALLEST_VARIANCE, 1e-5 * float(np.median(s2[has])))), d[has]
     prior = fit_prior(s2, d)
-    # Points whose rounds correlate count as fewer independent points.
+    # Points whose rounds are correlated have the weight of fewer independent points.
     known = np.maximum(d, d.sum() / (1 + (len(d) - 1) * shared**2))
     others = known - d
     with np.errstate(divide="ignore"):
@@ -161,16 +165,20 @@ def half_width(se: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Floats:
 
 
 def widening_factor(df: ArrayLike, level: ArrayLike) -> Floats:
-    """Return the factor to widen a half-width from LEVEL to another level; unknown df are taken as for three rounds."""
+    """Return the factor that widens a half-width from LEVEL to another level.
+
+    Unknown degrees of freedom are taken as those of three rounds.
+    """
     df = np.asarray(df, float)
     df = np.where(df > 0, df, _UNKNOWN_DF)
     return np.asarray(stats.t.ppf((1 + np.asarray(level)) / 2, df) / stats.t.ppf((1 + LEVEL) / 2, df))
 
 
 def combine(se_a: ArrayLike, df_a: ArrayLike, se_b: ArrayLike, df_b: ArrayLike) -> tuple[Floats, Floats]:
-    """Return standard error and df for a sum or difference of two independent estimates (module docstring).
+    """Return standard error and df for a sum or difference of two independent estimates (see the module docstring).
 
-    If one estimate is exact (se = 0), the result has the other's df. If one is unknown (nan), so is the result.
+    If one estimate is exact (se = 0), the result has the df of the other. If one is unknown (nan), the result is nan
+    too.
     """
     va, vb = np.square(np.asarray(se_a, float)), np.square(np.asarray(se_b, float))
     v = va + vb
@@ -182,9 +190,10 @@ def combine(se_a: ArrayLike, df_a: ArrayLike, se_b: ArrayLike, df_b: ArrayLike) 
 
 @dataclass(frozen=True)
 class PointEstimates:
-    """One entry per point: estimate and interval (LEVEL) in the quantity's unit; nan if unknown.
+    """Estimates and intervals (at LEVEL) in the quantity's unit, one entry per point; nan if unknown.
 
-    se: standard error, on the log scale that of the logarithm. exact: True for counts that are equal in all rounds.
+    se: standard error of the estimate; on the log scale, that of its logarithm.
+    exact: True for counts that are equal in all rounds.
     """
 
     estimate: Floats
@@ -196,19 +205,20 @@ class PointEstimates:
 
 
 def estimate_on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] | None = None) -> PointEstimates:
-    """Estimate positive quantities.
+    """Estimate positive quantities on the log scale.
 
-    rounds: the medians of each point's rounds, at least one, all above 0. group: each point's group number (see
-    `log_estimates`); by default all points form one group.
+    rounds: the medians of each point's rounds, at least one round per point, all above 0.
+    group: each point's group number (see `log_estimates`); by default, all points form one group.
     """
     values, n = _concatenate_rounds(rounds)
     return log_estimates(values, n, np.zeros(len(n), dtype=np.int64) if group is None else group)
 
 
 def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64]) -> PointEstimates:
-    """Estimate positive quantities, moderating each point by its own group alone.
+    """Estimate positive quantities. Each point's variance is moderated by the points of the same group.
 
-    values: the rounds' medians, point after point; n, group: round count and group number per point.
+    values: the rounds' medians, point after point. n: the number of rounds of each point. group: each point's group
+    number.
     """
     logs = np.log(values)
     mean, variance, _ = _moments(logs, n)
@@ -235,9 +245,10 @@ def estimate_on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: 
 def linear_estimates(
     values: Floats, n: NDArray[np.intp], counted: NDArray[np.bool_], share: NDArray[np.bool_]
 ) -> PointEstimates:
-    """Estimate as `estimate_on_linear_scale`, with flags per point.
+    """Estimate like `estimate_on_linear_scale`, with a separate flag for each point.
 
-    values: the rounds' medians, point after point; n, counted, share: per point.
+    values: the rounds' medians, point after point. n: the number of rounds of each point. counted, share: flags of each
+    point.
     """
     mean, variance, equal = _moments(values, n)
     exact = equal & counted

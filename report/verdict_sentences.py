@@ -1,6 +1,6 @@
 """Sentences for fields in `verdicts.json`: rules, missing evidence, boundaries, robustness.
 
-Imports no data libraries, to start fast.
+This module imports no data libraries, so that commands which only print verdicts start fast.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MACHINES = {
 _COMPARES = {"at_least": "at least", "at_most": "at most", "within": "within"}
 _HOLDS = {"supports": "holds", "challenges": "fails", "undecided": "is undecided"}
 _LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
-# Longest list of measured label values to print.
+# Maximum number of measured label values to list.
 _MOST_LISTED = 8
-# Relative threshold change too small to show in three digits.
+# A threshold that differs by less than this fraction looks the same in three digits, so no factor is printed.
 _HARDLY = 0.005
 _FACT = "It rests on exact figures, which are not varied; only another reading of the words would turn it."
 
@@ -92,7 +92,10 @@ def _scaling_text(by: float) -> str:
 
 
 def missing_text(need: Record) -> str:
-    """Format what a waiting part needs. need: the non-empty fields of `verdicts.Missing`."""
+    """Format the evidence that a waiting part needs.
+
+    need: the non-empty fields of `verdicts.Missing`.
+    """
     wanted = join_words(need.get("experiments", []))
     if need["verdict"] == Verdict.AWAITING_HARDWARE:
         kind = need.get("machine")
@@ -125,7 +128,10 @@ def _failure_text(failure: Record) -> str:
 
 
 def boundary_text(record: Record) -> str:
-    """Format where a claim holds and where it fails; for a crossover, the side that is ahead from a value on."""
+    """Format where a claim holds and where it fails.
+
+    For a crossover, format which side is ahead and from which value on.
+    """
     if "ahead" in record:
         return str(record["ahead"])
     if "label" in record:
@@ -137,9 +143,9 @@ def boundary_text(record: Record) -> str:
 
 
 def _separation_text(record: Record) -> str:
-    """Format a separation by one label, or by two: then the text repeats for each value of the first label.
+    """Format how labels separate the cases: 'holds from batch 256 on, fails up to batch 64'.
 
-    'holds from batch 256 on, fails up to batch 64', 'holds for cnn, fails for mlp'
+    If two labels are needed, the text has such a separation for each value of the first label.
     """
     label = record["label"]
     if "ranges" in record:
@@ -165,7 +171,7 @@ def _range_text(record: Record, where: str) -> str:
 
 
 def when_written_text(then: Record) -> str:
-    """Format an earlier outcome: 'supported by 3.2 TB/s (AMD Instinct MI250), against 3.35 TB/s'."""
+    """Format a part as of the article's date: 'supported by 3.2 TB/s (AMD Instinct MI250), against 3.35 TB/s'."""
     if then.get("estimate") is None:
         return str(then["outcome"])
     value = format_interval(then["estimate"], then["low"], then["high"], then["unit"])
@@ -174,7 +180,7 @@ def when_written_text(then: Record) -> str:
 
 
 def turn_text(verdict: Record) -> str | None:
-    """Format the nearest change that turns the verdict; None for a claim not judged here."""
+    """Format the nearest change that would turn the verdict; None for a claim that was not judged here."""
     nearest = verdict.get("turn")
     if not nearest:
         return _FACT if verdict.get("robust") == UNTRIED else None
@@ -216,7 +222,10 @@ def swap_text(trial: Record) -> str:
 
 
 def effect_text(trial: Record, part: Record) -> str:
-    """Format a trial's effect: 'the verdict would be supported', or with the part's outcome if that differs."""
+    """Format a trial's effect: 'the verdict would be supported'.
+
+    If the part's outcome differs from the verdict, or the verdict stays, the text names the part's outcome too.
+    """
     stays = trial["verdict"] == part["robustness"]["verdict"]
     if not stays and trial["verdict"] == trial["outcome"]:
         return _verdict_effect(trial)
@@ -246,7 +255,7 @@ def _threshold_change(trial: Record, unit: str) -> str:
 
 
 def _factor_text(trial: Record, part: Record) -> str:
-    """Format ' (1.25 times as much)'; '' if there is no factor."""
+    """Format the ratio of a trial's threshold to the declared one: ' (1.25 times as much)'; '' if it is unknown."""
     at, now = trial["threshold"], part["threshold"]
     if trial.get("factor") is None or isinstance(at, list) or at == now:
         return ""
@@ -267,7 +276,7 @@ def _margin_text(part: Record) -> str:
 
 
 def _fruitless_trials(part: Record) -> str:
-    """Format the trials that did not turn a part."""
+    """Format the kinds of trials that were made on a part, if none of them turned the verdict."""
     trials, unit = part["robustness"]["trials"], part["unit"]
     tried = []
     others = [trial["threshold"] for trial in trials if trial["kind"] == "threshold" and "side" not in trial]

@@ -1,4 +1,4 @@
-"""The records in `verdicts.json`: written by judging, validated when read, published as a JSON schema.
+"""Records in `verdicts.json`: judging writes them, readers validate them, and a JSON schema publishes their format.
 
 Records hold fields only; `verdict_sentences` formats them. Infinite and unknown numbers are None.
 """
@@ -247,10 +247,11 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def representative_part(parts: Sequence[Part], verdict: str) -> Part | None:
-    """Return the part whose number represents a claim; None for a claim without parts.
+    """Return the part whose number stands for a claim; None for a claim without parts.
 
-    This is the first part with a number whose outcome is the verdict, or else the first part with a number, or else the
-    first part.
+    It is the first part that has a number and the same outcome as the claim, or else the first part with a number, or
+    else
+    the first part.
     """
     known = [part for part in parts if part.estimate is not None]
     return next((part for part in known if part.outcome == verdict), [*known, *parts, None][0])
@@ -262,7 +263,7 @@ def verdict_schema() -> dict[str, Any]:
 
 
 def upgrade_cells(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Convert `cells` from files before format 3 to today's `cases`, with their labels apart."""
+    """Convert the `cells` in a file from before format 3 to `cases`, in which the labels are a separate mapping."""
     verdicts = document.get("verdicts")
     if not isinstance(verdicts, list) or not all(isinstance(verdict, dict) for verdict in verdicts):
         return document

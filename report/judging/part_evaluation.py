@@ -202,7 +202,7 @@ class QuantityCache:
         self._read: dict[str, dict[str, tuple[int, ...]]] = {}
 
     def estimates(self, quantity: Quantity) -> Estimates:
-        """Return a quantity's estimates. Raises MissingSourceError if a figure that it needs is absent or unverified."""
+        """Return a quantity's estimates. Raises MissingSourceError if a figure that it needs is not verified."""
         if quantity.name not in self._estimates:
             with self.data.track_use() as used:
                 self._used[quantity.name] = used
