@@ -106,10 +106,9 @@ def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Fit the exponent p in quantity ~ along^p to each series, by weighted least squares on logarithms.
 
     Weights are inverse squared standard errors. If the points scatter about the line more than their errors explain,
-    the
-    standard error of the slope is increased to match the scatter, with n - 2 degrees of freedom. Points that are not
-    positive or have no standard error are left out. A series with fewer than two distinct values of `along` gives no
-    slope.
+    the standard error of the slope is increased to match the scatter, with n - 2 degrees of freedom. Points that are
+    not positive or have no standard error are left out. A series with fewer than two distinct values of `along` gives
+    no slope.
     """
     along = str(options["along"])
     if not len(cases):
@@ -157,8 +156,7 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
 
     At each value of the label, the ratio of the two series decides which series is ahead. low and high are the nearest
     decided values on both sides of the first change of the lead; the estimate is interpolated between them on
-    logarithms. A
-    pair that never crosses challenges the claim, unless the ratio is undecided at some value.
+    logarithms. A pair that never crosses challenges the claim, unless the ratio is undecided at some value.
     """
     along = str(options["along"])
     if not len(cases):
@@ -221,9 +219,8 @@ class PooledEstimates(Estimates):
     instance_rows: for each instance, the number of the row into which it is pooled, shape (instances,).
 
     A pooled row names the first of its nodes in alphabetical order. Its `detail` and its labels RUNTIMES are those of
-    the
-    median machine, or of the lower of two middle machines. It has no standard error, so `ends` computes its interval at
-    another level from the intervals of the instances.
+    the median machine, or of the lower of two middle machines. It has no standard error, so `ends` computes its
+    interval at another level from the intervals of the instances.
     """
 
     instances: Estimates = field(default_factory=Estimates.empty)
@@ -302,8 +299,7 @@ class PooledEstimates(Estimates):
         """Return each row's median over machines, and the position of the middle instance.
 
         If two instances are in the middle, the position is that of the lower one. The median is nan unless more than
-        half of
-        the machines have an estimate.
+        half of the machines have an estimate.
         """
         values, n = self.instances.numbers("estimate").to_numpy(), self.instance_counts
         # Each machine has the weight 1, which is divided equally among its runs.

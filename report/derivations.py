@@ -70,8 +70,7 @@ class Input:
     kind: documented (from reference `entries`), measured (from `source_rows`) or assumed.
     source: the titles of the sources, or the reason for an assumption.
     se, df: standard error and degrees of freedom of the value's logarithm; se is 0 unless the value was measured on the
-    log
-    scale.
+    log scale.
     in_interval: True if the range extends the result's interval; False if it is used for the sensitivity table only.
     single_case: True if the input belongs to one case alone; False if all cases with this symbol have it in common.
     """
@@ -113,8 +112,7 @@ def documented_input(
 
     The range spans the entry's value, low and high, the alternatives, `low` and `high`. With any of the last three, the
     range is used for the sensitivity table only; otherwise it extends the result's interval. Raises MissingSourceError
-    if
-    the entry is missing or unverified.
+    if the entry is missing or unverified.
     """
     entry = data.entry(name)
     value, ends = float(entry["value"]), [end for end in (low, high) if end is not None]
@@ -164,10 +162,12 @@ def measured_input(cases: Estimates, row: int, unit: str, what: str) -> Input:
 
 @dataclass(frozen=True)
 class Formula:
-    """A formula with units.
+    """Formula with units.
 
-    text: the formula in Pint's notation, such as 'T = G / n'. symbols: the meaning and the unit of each symbol. unit:
-    the result's unit. rounded_up: True to round the result up to a whole number.
+    text: the formula in Pint's notation, such as 'T = G / n'.
+    symbols: the meaning and the unit of each symbol.
+    unit: the unit of the result.
+    rounded_up: True to round the result up to a whole number.
     """
 
     text: str

@@ -106,11 +106,9 @@ def derive(derivations: Sequence[Derivation]) -> DerivedEstimates:
     """Evaluate the formula of each case. Raises StudyError for a unit that does not fit.
 
     The interval covers two kinds of uncertainty. The standard errors of inputs measured on the log scale are propagated
-    to
-    first order (exact for products and quotients), with degrees of freedom as in `statistics.combine`. For inputs with
-    `in_interval`, the interval extends to the smallest and the largest result over all combinations of their ends.
-    Without
-    standard errors and such inputs, the case is exact.
+    to first order (exact for products and quotients), with degrees of freedom as in `statistics.combine`. For inputs
+    with `in_interval`, the interval extends to the smallest and the largest result over all combinations of their ends.
+    Without standard errors and such inputs, the case is exact.
     """
     rows: list[dict[str, Any]] = [{} for _ in derivations]
     log = any(term.se != 0 for derivation in derivations for term in derivation.inputs.values())

@@ -1,7 +1,6 @@
 """Estimates with intervals, identified by labels, and arithmetic that carries the intervals through.
 
-Every operation accepts an empty table and gives an empty result, so quantities need no code for missing
-measurements.
+Every operation accepts an empty table and gives an empty result, so quantities need no code for missing measurements.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ class Estimates:
     """Table with one row per estimate: label columns, and the columns VALUES. Unknown values are nan.
 
     log: True for the log scale, on which `se` is the standard error of the estimate's logarithm, and low and high
-    follow
-    from `se` and `df`. On the linear scale (such as shares and published figures), low and high are given.
+    follow from `se` and `df`. On the linear scale (such as shares and published figures), low and high are given.
     """
 
     frame: pd.DataFrame
@@ -148,9 +146,8 @@ class Estimates:
         """Return the low and high ends of the intervals at another level than LEVEL, each with shape (rows,).
 
         Fixed intervals do not change: they have infinite df and no standard error (published figures, and the
-        neighbouring
-        values of a crossing). On the linear scale, ends at 0 or 1 do not change either, because shares are clipped
-        there.
+        neighbouring values of a crossing). On the linear scale, ends at 0 or 1 do not change either, because shares are
+        clipped there.
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening_factor(df, level))
@@ -215,8 +212,7 @@ class Estimates:
 
         If several estimates are nearly equal, the largest of them is partly lucky and overestimates. To compensate, its
         interval has a Bonferroni level for k estimates: k is the number of estimates, itself included, whose intervals
-        reach
-        its interval. The interval thus widens with k.
+        reach its interval. The interval thus widens with k.
         """
         if not len(self):
             return Estimates(self.frame.reindex(columns=[*by, *keep, *VALUES]), self.log)

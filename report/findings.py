@@ -101,8 +101,7 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
 
     verdict: a record from `verdicts.json`.
     declared: the claim's sentences by outcome; if published runs decide the verdict, its sentences for published runs.
-    A
-    general sentence is used if none of them can be filled.
+    A general sentence is used if none of them can be filled.
     """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
@@ -198,8 +197,7 @@ def _placeholder_range(
     """Return the range to print for a case, over all machines that measured it.
 
     If the text `around` the placeholder states a bound, both numbers are the outer end. labelled: True if the
-    placeholder
-    has `for`. ceiling: the largest possible value.
+    placeholder has `for`. ceiling: the largest possible value.
     """
     same_machines = [case] if which in ENDS and not labelled else same_cases(case, verdict)
     ranges = [_case_range(same_case, ceiling) for same_case in same_machines]
@@ -321,9 +319,8 @@ def find_case(
     """Return the case for a placeholder; None if there is none.
 
     which: `least` or `most` for the case with the smallest or the largest estimate; `supports` or `challenges` for the
-    case
-    on this side nearest to the threshold; otherwise the case with the headline number of the claim, or of the part if
-    `part` names one.
+    case on this side nearest to the threshold; otherwise the case with the headline number of the claim, or of the part
+    if `part` names one.
     label: the name and the value of a label that the case must have.
     """
     cases = [

@@ -91,8 +91,7 @@ def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
     """Combine n cases into a verdict, given the numbers of supporting and challenging cases.
 
     The verdict is DEPENDS if there are both. Otherwise it is SUPPORTED or CHALLENGED if more than half of all cases are
-    on
-    that side, and UNDECIDED if not.
+    on that side, and UNDECIDED if not.
     """
     if supporting and challenging:
         return Verdict.DEPENDS

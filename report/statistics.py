@@ -135,8 +135,7 @@ def moderate(variances: ArrayLike, dfs: ArrayLike, shared: float = 0.0) -> tuple
     """Moderate the variances of a group's points (see the module docstring); return them with their degrees of freedom.
 
     variances, dfs: shape (points,). shared: the points' `mean_round_correlation`. A point with df = 0 (one round) gets
-    the
-    variance nan and df 0, because its spread is unknown and the spread of other points is no substitute.
+    the variance nan and df 0, because its spread is unknown and the spread of other points is no substitute.
     """
     s2, d = np.array(variances, float), np.array(dfs, float)
     post, total = np.full(len(s2), np.nan), np.zeros(len(s2))
@@ -232,11 +231,13 @@ def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64])
 
 
 def estimate_on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: bool) -> PointEstimates:
-    """Estimate shares and other quantities that may be zero, by Student's t over rounds, each point alone.
+    """Estimate shares and other quantities that may be zero, by Student's t over rounds.
 
-    A share's variance says little about another's (it vanishes at 0 and 1), so nothing is moderated. counted: True for
-    counts, which are exact if equal in two or more rounds: low = high = estimate. Timed values are never exact; if they
-    are equal in all rounds, the interval is unknown. share: True to clip the interval to [0, 1].
+    The variances are not moderated, because a share's variance says little about another's (it vanishes at 0 and 1).
+    counted: True for counts, which are exact if they are equal in two or more rounds: low = high = estimate. Timed
+    values
+    are never exact, so their interval is unknown if they are equal in all rounds.
+    share: True to clip the interval to [0, 1].
     """
     values, n = _concatenate_rounds(rounds)
     return linear_estimates(values, n, np.full(len(n), counted), np.full(len(n), share))

@@ -46,7 +46,10 @@ _FACT = "It rests on exact figures, which are not varied; only another reading o
 
 
 def hanging_sentence(node: str) -> str:
-    """Format a warning that one contributed node alone decides the verdict. node: its name."""
+    """Format a warning that a single contributed node decides the verdict.
+
+    node: the name of the node.
+    """
     return f"It hangs on one machine, {node}, which was handed in: nothing that the project measured itself decides it."
 
 

@@ -250,8 +250,7 @@ def representative_part(parts: Sequence[Part], verdict: str) -> Part | None:
     """Return the part whose number stands for a claim; None for a claim without parts.
 
     It is the first part that has a number and the same outcome as the claim, or else the first part with a number, or
-    else
-    the first part.
+    else the first part.
     """
     known = [part for part in parts if part.estimate is not None]
     return next((part for part in known if part.outcome == verdict), [*known, *parts, None][0])

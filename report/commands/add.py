@@ -38,8 +38,8 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
     """Check a node pack, yield lines about the changes that its node makes, and add the node unless `dry_run`.
 
     nodes: the folder with the published nodes; datapackage.json beside it is rewritten. For any mistake in the pack,
-    raises
-    StudyError with a message of one line before anything is written. Raises OSError if the node cannot be written.
+    raises StudyError with a message of one line before anything is written. Raises OSError if the node cannot be
+    written.
     """
     if nodes.name != "nodes":
         raise StudyError(f"--nodes {nodes}: name a folder called nodes: datapackage.json beside it tells what it holds")

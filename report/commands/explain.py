@@ -55,8 +55,7 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     """Format all steps from the article to the verdict on a claim, and the changes that would turn the verdict.
 
     The steps are the article, the paraphrase, and for each part the rule, the quantity, the cases and their rows.
-    Raises
-    StudyError if the claim is unknown, or if the verdicts were made from other data.
+    Raises StudyError if the claim is unknown, or if the verdicts were made from other data.
     """
     verdict, sources = find_verdict(document, claim), sources or Sources()
     labels = {node["id"]: node["label"] for node in document["nodes"]}

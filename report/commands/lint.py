@@ -49,7 +49,7 @@ class Study:
 
     @cached_property
     def summary(self) -> pd.DataFrame:
-        """Summary rows by number, with the columns in _READ."""
+        """Summary rows with the columns in _READ, indexed by row number."""
         return read_summary(self.data, ["row", *_READ]).set_index("row")
 
     @cached_property
@@ -72,7 +72,10 @@ class Study:
                 yield at, part, quantities()[part["quantity"]], case
 
     def rows_behind(self, case: Record) -> pd.DataFrame:
-        """Return the summary rows behind a case, by number. A row that the summary lacks is filled with NaN."""
+        """Return the summary rows behind a case, indexed by row number.
+
+        A row that the summary lacks is filled with NaN.
+        """
         numbers = parse_ranges(case["behind"])
         return self.summary.reindex(numbers) if len(numbers) else self.summary.iloc[:0]
 

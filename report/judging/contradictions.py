@@ -55,8 +55,7 @@ def read_contradictions(path: Path, claims: Iterable[Claim], reference: Mapping[
     """Read the contradictions in `path`, in file order; return an empty list if the file is absent.
 
     claims: the claims that a contradiction may name. reference: published figures by id. Raises StudyError with file
-    and
-    line for a mistake, such as an unknown claim, a claim on two sides or a duplicate id.
+    and line for a mistake, such as an unknown claim, a claim on two sides or a duplicate id.
     """
     if not path.exists():
         return []
@@ -150,9 +149,9 @@ def _contradiction_record(contradiction: Contradiction, verdicts: Mapping[str, R
 
 
 def _carrier_record(verdict: Record, part: str) -> dict[str, str]:
-    """Return the claim or part that carries a side, with its verdict or outcome.
+    """Return a claim or part that asserts a side, with its verdict or outcome.
 
-    verdict: a record from `verdicts.json`; part: a part's name, or '' for the whole claim.
+    verdict: the claim's record in `verdicts.json`. part: the name of the part; '' for the whole claim.
     """
     outcomes = [str(item["outcome"]) for item in verdict["parts"] if item["name"] == part]
     return {"id": str(verdict["id"]), "part": part, "verdict": outcomes[0] if part else str(verdict["verdict"])}
@@ -192,8 +191,7 @@ def contradiction_outcome(standings: Sequence[str]) -> str:
     """Return the outcome of a contradiction, given the standings of its sides.
 
     If a side is open, undecided or right in part, the outcome is the first of these standings. Otherwise the outcome
-    tells
-    how many sides hold. Opinions are ignored, unless all sides are opinions.
+    tells how many sides hold. Opinions are ignored, unless all sides are opinions.
     """
     decided = [standing for standing in standings if standing != "opinion"]
     if not decided:
@@ -231,8 +229,7 @@ def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
     """Describe each pair of rules on different sides that no measurement can satisfy together.
 
     sides: for each side, pairs of claim id and a part as in `verdicts.json`. Two rules are compared if they have the
-    same
-    quantity and their scopes overlap.
+    same quantity and their scopes overlap.
     """
     by_rules: dict[tuple[str, str], dict[str, None]] = {}
     for left, right in combinations(sides, 2):

@@ -31,9 +31,8 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
     """Return a record for each job: the slowest and the fastest GPU, and the processors that each of them replaces.
 
     Each job uses its newest MLPerf round in which servers with and without a GPU took part. The servers without a GPU
-    have
-    two processors. `low` and `high` span the round's entries. Only training and batch inference at the laxer quality
-    target are included, without robot modules (Jetson).
+    have two processors. `low` and `high` span the round's entries. Only training and batch inference at the laxer
+    quality target are included, without robot modules (Jetson).
     """
     by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     speedups = speedup(data).filter(baseline="server", family="mlperf")

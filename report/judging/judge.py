@@ -59,8 +59,7 @@ def judge(
     """Judge all claims on `data`, write the verdicts to `out`, and return them as a document.
 
     Also writes the JSON schema and the verdict tables beside `out`. Raises StudyError for a mistake in a claim file
-    and,
-    unless `allow_synthetic` (for tests only), for synthetic data. Raises OSError if a file cannot be written.
+    and, unless `allow_synthetic` (for tests only), for synthetic data. Raises OSError if a file cannot be written.
     """
     refuse_synthetic(data, allow_synthetic)
     declared_claims = read_claims(claims, data.reference)
@@ -166,8 +165,7 @@ def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()
     """Combine the outcomes of a claim's parts into its verdict; NOT_TESTABLE if it has no parts.
 
     past: the results of the parts as of the article's date. If they support the claim but today's parts challenge it,
-    the
-    verdict is OUTDATED.
+    the verdict is OUTDATED.
     """
     now = combine_verdicts([result.outcome for result in results]) if results else Verdict.NOT_TESTABLE
     was_supported = bool(past) and claim_verdict(past) is Verdict.SUPPORTED
@@ -226,8 +224,7 @@ def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, A
     """Group the claims by question; return each question with its claims and their common verdict.
 
     The common verdict is that of the decided claims, or DIFFER if these disagree. If no claim is decided, it is the
-    verdict
-    of all claims, or UNDECIDED if these disagree.
+    verdict of all claims, or UNDECIDED if these disagree.
     """
     by_question: dict[str, list[Mapping[str, Any]]] = {}
     for record in verdicts:

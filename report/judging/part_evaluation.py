@@ -226,8 +226,7 @@ class QuantityCache:
         """Return the numbers of the summary rows behind an estimate.
 
         followed: the row numbers that were tracked through the quantity's arithmetic. If there are none, all rows that
-        the
-        quantity read for `nodes` are returned. A published figure has no node, so it has no rows.
+        the quantity read for `nodes` are returned. A published figure has no node, so it has no rows.
         """
         if followed or not quantity.experiments or not nodes:
             return followed
@@ -240,8 +239,7 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     """Decide one part by its rule, or find the evidence that it lacks.
 
     Raises StudyError with the claim's file if the rule's options do not fit the estimates, if the quantity is unknown,
-    or
-    if the data exist that the part declares to await.
+    or if the data exist that the part declares to await.
     """
     quantity = quantities().get(part.quantity)
     if part.machine:
@@ -299,8 +297,7 @@ def _compared_unit(part: Part, quantity: Quantity, data: Dataset) -> str:
     """Return the unit of the values that the rule compares with the threshold.
 
     The unit is 1 for the rules ratio, trend and crossover. For other rules it is the unit of the quantity; if the
-    quantity
-    is documented and has no unit, it is the unit of the published entries, or '' if their units differ.
+    quantity is documented and has no unit, it is the unit of the published entries, or '' if their units differ.
     """
     if part.rule in ("ratio", "trend", "crossover"):
         return "1"

@@ -29,8 +29,7 @@ def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[di
     """Compare each declared published value with the largest estimate here of each kind of node.
 
     Each estimate has its ratio to the published value. The list is empty if the file is missing or there are no
-    published
-    records. Raises StudyError for an unknown quantity or record.
+    published records. Raises StudyError for an unknown quantity or record.
     """
     published = cache.data.published
     if not path.exists() or not published.records_by_key:

@@ -21,7 +21,7 @@ from report.judging.reference_pairs import DECLARED, Figure, Pair, Record, read_
 from report.judging.verdict_records import row_interval
 from report.quantities import quantities
 
-# Largest relative deviation from a published figure that needs no explanation.
+# A measured value needs no explanation if it deviates from the published figure by at most this fraction.
 TOLERATED = 0.1
 AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED = "agrees", "explained", "to explain", "not verified"
 OUTCOMES = (AGREES, EXPLAINED, TO_EXPLAIN, UNVERIFIED)
@@ -39,10 +39,8 @@ def compare_pairs(data: Dataset, path: Path = DECLARED, evidence: QuantityCache 
     """Return every declared pair with its published figures and the measured cases, for `verdicts.json`.
 
     evidence: a cache with quantities that are computed already. `deviation` is the measured value divided by the
-    published
-    value, minus 1, with the interval of the measurement. `waits` tells which measurements a figure without cases needs.
-    The
-    list is empty if the file is missing. Raises StudyError for a mistake in the file.
+    published value, minus 1, with the interval of the measurement. `waits` tells which measurements a figure without
+    cases needs. The list is empty if the file is missing. Raises StudyError for a mistake in the file.
     """
     if not path.exists():
         return []
@@ -73,7 +71,7 @@ def _scaling_text(pair: Pair) -> str:
 
 
 class _Machines:
-    """Finds the devices of nodes that match a published figure."""
+    """Finder of the devices that match a published figure."""
 
     def __init__(self, kinds: Mapping[str, Record], nodes: Sequence[Node]) -> None:
         self.kinds = kinds

@@ -128,8 +128,7 @@ class _PairReader:
         """Parse one figure, or a pattern that stands for several figures.
 
         A pattern is the id of an entry with `*` in place of the device. It gives a figure for each device that has such
-        an
-        entry and is of the kind (cpu or gpu) in the pair's scope.
+        an entry and is of the kind (cpu or gpu) in the pair's scope.
         """
         steps = ("figures", number)
         if not isinstance(raw, str):
@@ -184,8 +183,8 @@ def _figure_range(
     """Return value, low and high of a figure that is calculated from one or two entries.
 
     Each entry is divided by its count. If there are two entries, the first is then divided by the second: low is the
-    first
-    low over the second high, and high is the first high over the second low. All are None if an entry has no value.
+    first low over the second high, and high is the first high over the second low. All are None if an entry has no
+    value.
     """
     if any(entry.get("value") is None for entry in entries):
         return None, None, None

@@ -28,11 +28,14 @@ def reference_users(
 ) -> dict[str, list[str]]:
     """Return the users of each reference entry.
 
-    The users are, in this order: claims that name the entry or whose quantity read it; contradictions; quantities that
-    read
-    it; quantity modules that declare it in `ENTRIES`, because other data may need it; comparisons with measurements
-    here;
-    GPU ratings; and the plausibility check on nodes.
+    The users are, in this order:
+    - claims that name the entry or whose quantity read it,
+    - contradictions,
+    - quantities that read the entry,
+    - quantity modules that declare the entry in `ENTRIES`, because they read it if other data are present,
+    - comparisons with measurements here,
+    - GPU ratings,
+    - the plausibility check on nodes.
     """
     by_entry: dict[str, dict[str, None]] = {name: {} for name in cache.data.reference}
 

@@ -208,8 +208,7 @@ def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
     """Yield a trial for each declared range that turns the verdict.
 
     The trial's `factor` compares this range with the part's own range: it is the larger of the ratio between their
-    lower
-    ends and the ratio between their upper ends.
+    lower ends and the ratio between their upper ends.
     """
     for threshold in retrial.part.thresholds:
         outcome = retrial.outcome_at(threshold)
@@ -245,8 +244,7 @@ def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[
     """Split a range of thresholds into pieces with one outcome each, in ascending order.
 
     Yields for each piece: its start, the part's outcome, the claim's verdict, and a number. The number is 1 if the
-    start
-    itself still belongs to the previous piece, otherwise 0.
+    start itself still belongs to the previous piece, otherwise 0.
     """
     points = _candidate_thresholds(retrial, low, high)
     outcome = retrial.outcome_at(Threshold(points[0]))
@@ -326,8 +324,7 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     """Yield a trial for each case, kind of machine, or unit of a share whose omission changes the outcome.
 
     All machines of a kind are left out together; `one_case` is True if they have one case only. The outcome without a
-    case
-    or machine follows from the numbers of cases that support and challenge. A share is computed again.
+    case or machine follows from the numbers of cases that support and challenge. A share is computed again.
     """
     estimates, n = retrial.result.estimates, len(retrial.sides)
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
@@ -336,9 +333,9 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     def outcome_without(rows: NDArray[np.bool_], n_omitted: int, supporting: int, challenging: int) -> Verdict:
         """Return the outcome if cases are left out.
 
-        rows: mask of the omitted cases, used for shares only. n_omitted: number of omitted cases. supporting,
-        challenging:
-        numbers of omitted cases that support and challenge.
+        rows: mask of the omitted cases, used for shares only.
+        n_omitted: number of omitted cases.
+        supporting, challenging: numbers of omitted cases that support and challenge.
         """
         if population:
             return population.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
@@ -396,8 +393,8 @@ def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | N
     None: the claim is undecided or not judged.
 
     The change has the kind `margin` if no trial turns the verdict but the result is close to the threshold, and the
-    kind
-    `nothing` if the result is not close either. The change is None for UNTRIED and for a claim without a judged part.
+    kind `nothing` if the result is not close either. The change is None for UNTRIED and for a claim without a judged
+    part.
     """
     judged = [part for part in parts if part.robustness]
     if not Verdict(verdict).is_judged or not judged:
@@ -466,10 +463,10 @@ def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]
 def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     """Find changes that turn the verdict if they are made in all parts that allow them.
 
-    A change is another label value, or a kind of machine left out. Changes that a single part allows are skipped.
-    parts:
-    all judged parts. Each turn copies the trial of the first part with the change, except for the verdict, which is the
-    claim's verdict after the change.
+    A change is another label value, or a kind of machine left out. Changes that only one part allows are skipped. Each
+    turn
+    copies the trial of the first part with the change, except for the verdict, which is the claim's verdict after the
+    change. parts: all judged parts.
     """
     by_change: dict[tuple[Any, ...], dict[int, Trial]] = {}
     for at, part in enumerate(parts):
@@ -501,8 +498,7 @@ def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdic
     log: True if the ratio of these two exceeds LOGARITHMIC.
     pieces: the pieces from `outcome_pieces`.
     choices: a list of threshold, outcome and verdict. It replaces range, log and pieces if the threshold is a range or
-    if
-    there are more than MOST_PIECES pieces.
+    if there are more than MOST_PIECES pieces.
     """
     part_result = _with_published_result(part_result)
     declared = part_result.part.thresholds

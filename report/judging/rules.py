@@ -97,10 +97,8 @@ def deciding_level(rule: str, estimates: int) -> float:
     """Return the level of the intervals by which a rule decides.
 
     For the rule exists, one estimate among many suffices, and each of them may be wrong by chance. A Bonferroni
-    correction
-    keeps the chance that any of them is wrong as low as for one estimate. The other rules never rest on one estimate
-    among
-    many, so they need no correction.
+    correction keeps the chance that any of them is wrong as low as for one estimate. The other rules never rest on one
+    estimate among many, so they need no correction.
     """
     many = max(1, estimates) if rule == "exists" else 1
     return 1 - (1 - statistics.DECIDING) / many
@@ -170,8 +168,7 @@ def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -
     """Return a function that maps a threshold to the side of each estimate.
 
     ends: the interval ends from `deciding_ends`, which do not depend on the threshold. For published figures, the
-    function
-    uses `PublishedEnds` instead.
+    function uses `PublishedEnds` instead.
     """
     if "family" in estimates.labels:
         others = PublishedEnds(estimates)
@@ -192,8 +189,7 @@ class PublishedEnds:
         self.decisive_ends = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
         names, self.family_numbers = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
-        # Each row and each column is a family of sources. The value is True if the two families have no source in
-        # common.
+        # Each row and each column is a family of sources. True if the two families have no source in common.
         self.are_independent = np.array([[not source & other for other in sources] for source in sources], bool)
 
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
@@ -334,13 +330,10 @@ class Population:
 
     In a claim, "most" and "usually" refer to a share of models, jobs or processors. The examined units are a sample of
     others like them. Each unit has the weight 1, which its estimates divide equally. Each estimate adds its probability
-    of
-    reaching the threshold, which follows from its interval over rounds; a pooled estimate adds bounds on this
-    probability
-    for the median machine. The interval of the share is that of Clopper and Pearson (1934), whose beta formula accepts
-    fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1, so the
-    interval
-    is at least as wide as necessary.
+    of reaching the threshold, which follows from its interval over rounds; a pooled estimate adds bounds on this
+    probability for the median machine. The interval of the share is that of Clopper and Pearson (1934), whose beta
+    formula accepts fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or
+    1, so the interval is at least as wide as necessary.
 
     An estimate too near to the threshold to tell adds one half. This is right if values spread around the threshold. If
     many values equal the threshold exactly, they do reach it, and the share is estimated too low.

@@ -195,10 +195,8 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
     """Build the record of each compared estimate of a part.
 
     The record of a pooled case also has `instances` (node ids), `machines` (in words), `instance_low` and
-    `instance_high`
-    (the smallest and the largest estimate of an instance). `disturbed` is the fraction of the case's summary rows that
-    were
-    disturbed, if there are any.
+    `instance_high` (the smallest and the largest estimate of an instance). `disturbed` is the fraction of the case's
+    summary rows that were disturbed, if there are any.
     """
     result, quantity, disturbed = part_result.result, part_result.quantity, cache.data.disturbed_rows
     if result is None or quantity is None:

@@ -45,8 +45,7 @@ def write_datapackage(folder: Path) -> Path:
     """Write datapackage.json for a folder from `gather`; return its path.
 
     The package lists the files with size and hash, and the tables with their columns. Raises StudyError if the
-    dictionary
-    or a table is missing, and OSError if a file cannot be read or written.
+    dictionary or a table is missing, and OSError if a file cannot be read or written.
     """
     described = pd.read_csv(_existing_file(folder / "dictionary.csv"), keep_default_na=False)
     schemas = {
@@ -66,9 +65,8 @@ def write_published(folder: Path) -> Path:
     """Write `folder`/datapackage.json for the nodes under `folder`/nodes; return its path.
 
     All round files of a node form one table, with the schema samples.schema.json. Each source of published measurements
-    in
-    `folder`/published forms one table, with the schema published.schema.json. Raises StudyError if a node record or a
-    source is unreadable, and OSError if a file cannot be read or written.
+    in `folder`/published forms one table, with the schema published.schema.json. Raises StudyError if a node record or
+    a source is unreadable, and OSError if a file cannot be read or written.
     """
     columns = sample_dictionary()
     names = [str(name) for name in columns["column"]]
@@ -228,7 +226,7 @@ def _field_descriptor(
     if entry.get("unit"):
         field["unit"] = str(entry["unit"])
     if kind == "string":
-        # An empty text is a value ("not applicable"), not a gap.
+        # An empty text means "not applicable", so readers must not take it for a missing value.
         field["missingValues"] = []
     elif required:
         field["constraints"] = {"required": True}

@@ -87,7 +87,7 @@ _TOGETHER = 20_000
 def write_tables(document: Mapping[str, Any], out: Path) -> tuple[Path, Path]:
     """Write verdicts.parquet and verdict_cases.parquet beside `out` (verdicts.json); return both paths.
 
-    document: the verdicts. Raises OSError.
+    document: the verdicts. Raises OSError if a file cannot be written.
     """
     verdicts = document["verdicts"]
     about = {name: document[name] for name in ("generated_utc", "commit", "study_version", "origin")}
