@@ -58,9 +58,10 @@ _COUNT = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?count(?: (?P<which>supports|c
 _SHARE = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?(?:(?P<share>share)(?: (?P<end>low|high))?|(?P<units>units))")
 _THRESHOLD = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?threshold")
 FORMATS = ("percent", "number", "about", "exact")
-# If the ends of an interval differ by at least this factor, it is printed as a range.
+# An interval is printed as a range if its ends differ by at least this factor.
 WIDE = 3.0
-# If the range of a percentage is at least this wide (0.9 is 90%), it tells nothing, and its sentence is not used.
+# A sentence is not used if the range of its percentage is at least this wide (0.9 is 90 percentage points), because
+# such a range tells nothing.
 _NOTHING = 0.9
 # Fields of a case. Cases that agree in these fields are the same case on different machines.
 _ALIKE = ("part", "device", "labels", "outcome")

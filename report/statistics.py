@@ -235,8 +235,7 @@ def estimate_on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: 
 
     The variances are not moderated, because a share's variance says little about another's (it vanishes at 0 and 1).
     counted: True for counts, which are exact if they are equal in two or more rounds: low = high = estimate. Timed
-    values
-    are never exact, so their interval is unknown if they are equal in all rounds.
+    values are never exact, so their interval is unknown if they are equal in all rounds.
     share: True to clip the interval to [0, 1].
     """
     values, n = _concatenate_rounds(rounds)

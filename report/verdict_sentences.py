@@ -40,7 +40,8 @@ _HOLDS = {"supports": "holds", "challenges": "fails", "undecided": "is undecided
 _LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
 # Maximum number of measured label values to list.
 _MOST_LISTED = 8
-# A threshold that differs by less than this fraction looks the same in three digits, so no factor is printed.
+# If a threshold differs by less than this fraction, three digits do not show it, so the text says "hardly" instead of a
+# factor.
 _HARDLY = 0.005
 _FACT = "It rests on exact figures, which are not varied; only another reading of the words would turn it."
 

@@ -24,8 +24,8 @@ ARTICLES = {
     "whygpu": "Why Does AI Need a GPU?",
 }
 _PART = ("quantity", "machine", "scope", "scale", "rule", "threshold", "sensitivity", "options", "cases", "awaits")
-# Labels with a fixed list of allowed values. The claim schema enforces the list, because a misspelt value would select
-# no estimates without any error.
+# Labels with a fixed list of allowed values. The claim schema enforces the list: a misspelt value would match no
+# estimates, and no error would report the mistake.
 CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],

@@ -190,8 +190,9 @@ def settle_opposites(standings: Sequence[str]) -> list[str]:
 def contradiction_outcome(standings: Sequence[str]) -> str:
     """Return the outcome of a contradiction, given the standings of its sides.
 
-    If a side is open, undecided or right in part, the outcome is the first of these standings. Otherwise the outcome
-    tells how many sides hold. Opinions are ignored, unless all sides are opinions.
+    If a side is open, undecided or right in part, the outcome is that standing; if several of them occur, it is the
+    first in this order. Otherwise the outcome tells how many sides hold. Opinions are ignored, unless all sides are
+    opinions.
     """
     decided = [standing for standing in standings if standing != "opinion"]
     if not decided:

@@ -1,9 +1,9 @@
 """Evaluation of one part of a claim: its estimates in scope, its outcome or missing evidence, and published results.
 
 Published records are judged by the part's own rule and threshold. They decide the part only if the measurements of this
-study cannot decide it; otherwise they are shown beside these measurements. Only direct evidence decides: records of the
-same work on both sides, with stated number formats, and by the margin in `rules.PublishedEnds`. Indirect evidence is
-only shown.
+study cannot decide it; otherwise they are shown beside these measurements. Only direct evidence decides: its records
+describe the same work on both sides and state the number formats. `rules.PublishedEnds` gives the margin by which a
+record decides. Indirect evidence is only shown.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ DIRECT = "direct"
 
 
 def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[PublishedResult]:
-    """Judge each published evidence that a claim declares for a part.
+    """Judge each piece of published evidence that a claim declares for a part.
 
     Raises StudyError with the claim's file if the part's rule does not fit the records.
     """

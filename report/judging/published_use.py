@@ -7,7 +7,8 @@ from typing import Any
 
 from report.data.published_records import Published
 
-# Users that are not claims. OPENING: the opening of the report.
+# Users that are not claims.
+# OPENING: the opening of the report.
 # COUNTERPART: the comparison of our CPU figures with published figures.
 OPENING, COUNTERPART = "opening", "counterpart"
 Rows = Sequence[Mapping[str, Any]]

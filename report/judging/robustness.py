@@ -464,9 +464,8 @@ def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     """Find changes that turn the verdict if they are made in all parts that allow them.
 
     A change is another label value, or a kind of machine left out. Changes that only one part allows are skipped. Each
-    turn
-    copies the trial of the first part with the change, except for the verdict, which is the claim's verdict after the
-    change. parts: all judged parts.
+    turn copies the trial of the first part with the change, except for the verdict, which is the claim's verdict after
+    the change. parts: all judged parts.
     """
     by_change: dict[tuple[Any, ...], dict[int, Trial]] = {}
     for at, part in enumerate(parts):

@@ -406,7 +406,8 @@ Row = Mapping[str, Any]
 class Range:
     """One side of a numeric boundary.
 
-    label, value: the value on this side that is nearest to the other side, and the label that holds it.
+    value: the value on this side that is nearest to the other side.
+    label: the label that holds this value.
     single: True if this side has no other value.
     """
 
@@ -495,7 +496,7 @@ def _numeric_boundary(name: str, rows: Sequence[Row], values: Mapping[Side, set[
 
 
 def _named_boundary(name: str, values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """Return the boundary along another label; None if both sides have a value or a side has too many values."""
+    """Return the boundary along another label; None if the sides have a value in common or too many values."""
     first, second = values.values()
     if first & second or max(map(len, values.values())) > _MOST_VALUES:
         return None

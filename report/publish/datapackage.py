@@ -183,7 +183,7 @@ def _media_type(suffix: str) -> dict[str, str]:
 def _table_schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
     """Return a table schema, with types from Parquet and with meanings and units from the dictionary.
 
-    What the dictionary does not say about a column of `summary`, it says about the same column of `samples`.
+    If the dictionary says less about a column of `summary`, the entry for the same column of `samples` completes it.
     """
     entries: dict[str, Mapping[str, Any]] = {}
     for name in ("samples", table):
