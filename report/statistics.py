@@ -72,7 +72,7 @@ def trigamma_inverse(x: float) -> float:
         return 1 / x
     y = 0.5 + 1 / x
     for _ in range(50):
-        # `special.zeta` computes the same values as SciPy's polygamma, but ten times faster.
+        # SciPy's zeta function computes the same values as SciPy's polygamma, but ten times faster.
         trigamma = float(special.zeta(2, y))
         step = trigamma * (1 - trigamma / x) / (-2 * float(special.zeta(3, y)))
         y += step
