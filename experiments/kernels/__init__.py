@@ -1,1 +1,1 @@
-"""The study's own kernels, one module per family, written to run exactly as they read."""
+"""Kernels written for this study, which execute exactly the operations that their source text shows."""

@@ -1,8 +1,8 @@
-"""The paths from `experiments.kernels.gpu_threads` on a CPU core, in vectors or element by element.
+"""Two CPU versions of the kernel `paths` from `experiments.kernels.gpu_threads`.
 
-masked     a group is one vector: it runs every arm that its elements take, and a mask selects each
-           arm's results
-branching  element by element, with a jump to the arm
+masked     one vector holds a group of elements. The core runs every arm that an element takes on the whole
+           vector, and a mask selects the elements that get the arm's result
+branching  the core processes one element at a time, and jumps to the element's arm
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ UNROLLED = 4
 
 
 def _arm_ir(arm: int, type_: str, start: str, after: str) -> str:
-    """Return the IR blocks %arm and %rounds, which run an arm's rounds on `start` and then jump to `after`.
+    """Return IR blocks that run the rounds of the arm number `arm` on the value `start`, and then jump to `after`.
 
-    The last %x is the result.
+    The result is the %x with the highest number after the dot.
     """
     lanes = GROUP if type_ != "i32" else 1
 
@@ -48,7 +48,10 @@ rounds{arm}:
 
 
 def _loop_ir(body: str, step: int) -> str:
-    """Return IR that runs `body` once per turn for every `step` elements; `body` goes from label %each to %next."""
+    """Return IR for a loop over the turns with an inner loop over the elements, `step` elements at a time.
+
+    body: content of the inner loop, which follows the label %each and jumps to the label %next at its end.
+    """
     return f"""
 define void @kernel(ptr %table, ptr %xs, i64 %elements, i64 %turns, i32 %mask) {{
 entry:
@@ -82,7 +85,7 @@ end:
 
 
 def masked_ir() -> str:
-    """Return IR that runs every arm up to the last one needed, for all elements in a group at once."""
+    """Return IR that runs all arms that can occur, one after the other, on a whole group of elements at once."""
     vector, bytes_ = f"<{GROUP} x i32>", f"<{GROUP} x i8>"
     last = GROUP - 1
     arms = ""
@@ -134,7 +137,10 @@ taken:
 
 
 def cpu_paths(kind: Literal["masked", "branching"]) -> Paths:
-    """Return a callable (table, starts, ends, turns, paths) that runs on one core, like `cuda_paths` on a GPU."""
+    """Return a callable (table, starts, ends, turns, paths) that runs the kernel on one core.
+
+    The arguments are the same as for `cuda_paths`, but the tensors are in host memory.
+    """
     address, _ = compile_ir(masked_ir() if kind == "masked" else branching_ir())
     function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_int32)(address)
 

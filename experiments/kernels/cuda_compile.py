@@ -1,6 +1,6 @@
-"""CUDA C through CuPy: compiled on first use, launched on PyTorch's tensors and its current stream.
+"""CUDA C kernels that CuPy compiles on first use and launches with PyTorch's tensors on PyTorch's current stream.
 
-The kernel tests list every source text in `SOURCES`, to compile it with NVIDIA's compiler without a GPU.
+The kernel tests list every source text in `SOURCES`, so that NVIDIA's compiler can check it without a GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Launch = Callable[..., None]
 
 
 def cupy_package() -> str:
-    """Return pip's name for the CuPy that fits this build of torch."""
+    """Return the name of the pip package with the CuPy for this build of torch."""
     import torch
 
     if torch.version.hip is not None:
@@ -24,7 +24,10 @@ def cupy_package() -> str:
 
 
 def open_cupy(device: str) -> Any:
-    """Return CuPy, set to torch's GPU `device`. Raises Unsupported without CuPy, and on GPUs without CUDA or ROCm."""
+    """Make torch's GPU `device` CuPy's current GPU, and return CuPy.
+
+    Raises Unsupported without CuPy, and on GPUs without CUDA or ROCm.
+    """
     if device.startswith(("mps", "xpu")):
         raise Unsupported("CUDA C and CuPy run on NVIDIA's and AMD's GPUs only")
     cupy = _import_cupy()
@@ -42,16 +45,16 @@ def _import_cupy() -> Any:
 
 @cache
 def compile_module(source: str, options: tuple[str, ...] = ()) -> Any:
-    """Return CuPy's module for this source, compiled per GPU on first use. Raises Unsupported without CuPy."""
+    """Return CuPy's module for this source, which is compiled on its first use. Raises Unsupported without CuPy."""
     return _import_cupy().RawModule(code=source, options=options)
 
 
 def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), shared_bytes: int = 0) -> Launch:
-    """Return launch(grid, block, *arguments) for one kernel.
+    """Return launch(grid, block, *arguments) for the kernel `name` in a CUDA C source.
 
     grid and block: ints or tuples. arguments: tensors, or NumPy scalars of exactly the type that the kernel declares.
     shared_bytes: dynamic shared memory per block. Raises Unsupported without CuPy, and if the source does not compile
-    for this GPU (AMD's GPUs have no PTX, old GPUs lack instructions).
+    for this GPU (for example, AMD's GPUs have no PTX, and old GPUs lack some instructions).
     """
     import torch
 
@@ -59,7 +62,7 @@ def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...]
     try:
         function = compile_module(source, options).get_function(name)
     except Exception as refusal:
-        # CuPy wraps compiler messages in exceptions from several modules.
+        # Recognise compiler errors by the name of their class, because CuPy raises them from several modules.
         if "Compile" not in type(refusal).__name__ and "CUDADriver" not in type(refusal).__name__:
             raise
         line = next((line for line in str(refusal).splitlines() if "error" in line), str(refusal).splitlines()[0])
@@ -80,9 +83,9 @@ def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...]
 
 
 def _wrap_stream(cupy: Any, stream: Any) -> Any:
-    """Wrap torch's stream for CuPy, without handing over its ownership.
+    """Return torch's stream as a CuPy stream, which torch still owns.
 
-    CuPy takes the stream object since version 14, and took its address before.
+    CuPy takes the stream object since version 14; earlier versions take the stream's address.
     """
     takes = getattr(cupy.cuda.Stream, "from_external", None)
     if takes is not None and hasattr(stream, "__cuda_stream__"):

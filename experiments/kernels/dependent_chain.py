@@ -11,8 +11,9 @@ from experiments.kernels.llvm_compile import compile_ir
 def chain_ir(length: int = 64) -> str:
     """Return IR for a loop over `length` operations that each need the result of the operation before.
 
-    xor and add take one cycle each on every current core. They alternate, because a chain of one kind has a closed
-    form. Their operands are registers, because some cores eliminate operations with constants at renaming.
+    xor and add take one cycle each on every current core. They alternate, because a compiler could replace a chain of
+    additions by one multiplication. Their operands are registers, because some cores eliminate operations with
+    constants during register renaming, so that these operations take no cycle.
     """
     body = "\n".join(
         f"  %x{i + 1} = {'add' if i % 2 else 'xor'} i64 %x{i}, {'%a' if i % 2 else '%b'}" for i in range(length)
@@ -34,7 +35,10 @@ end:
 
 
 def chain() -> tuple[Callable[[int], int], int]:
-    """Return (kernel(n), number of operations in one of the n loops) for a dependent chain; each takes one cycle."""
+    """Return (kernel, number of operations per loop iteration); each operation takes one cycle.
+
+    kernel(n) runs n loop iterations and returns the last operation's result.
+    """
     length = 64
     address, _ = compile_ir(chain_ir(length))
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)(address)
@@ -42,7 +46,7 @@ def chain() -> tuple[Callable[[int], int], int]:
 
 
 def chain_value(n: int, length: int = 64) -> int:
-    """Return the expected result from `chain` after n rounds, computed with Python integers."""
+    """Return the value that kernel(n) from `chain` should return, computed with Python integers."""
     a, b, mask = 0x9E3779B97F4A7C15, 0x3C6EF372FE94F82A, 2**64 - 1
     x = a
     for i in range(n * length):

@@ -1,4 +1,4 @@
-"""Fused multiply-adds on registers only: a core's peak arithmetic rate."""
+"""Kernel for a core's peak arithmetic rate: fused multiply-adds that use registers only."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned_array, compile_ir, has_fma
 from experiments.workload import Dtype, Unsupported, largest_error
 
-# Number of accumulators in flight: enough to hide the latency of an FMA (4 cycles) on two pipes, few enough for AVX2's
-# 16 registers.
+# Number of independent accumulators. Two pipes with a latency of 4 cycles need at least 8 accumulators to stay busy.
+# AVX2 has 16 registers, which also have to hold the operands b and c.
 ACCUMULATORS = 12
 
 
 def fma_ir(dtype: Dtype, lanes: int, accumulators: int = ACCUMULATORS) -> str:
-    """Return IR for a loop of independent x = x*b + c on registers only.
+    """Return IR for a loop of independent multiply-adds x = x*b + c that uses registers only.
 
-    Stores after the loop keep LLVM from dropping it.
+    The results are stored after the loop, to keep LLVM from dropping the loop.
     """
     scalar, suffix = IR_TYPE[dtype]
     vector = f"<{lanes} x {scalar}>" if lanes > 1 else scalar
@@ -53,9 +53,9 @@ end:
 
 
 def repeat_kernel(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float]) -> Callable[[int], float]:
-    """Return kernel(n), which runs the loop n times on each memory block and returns the largest error.
+    """Return kernel(n), which runs n loop iterations on each memory block and returns the largest error.
 
-    Each block has its own thread.
+    ir: text with the loop. memory: NumPy arrays, with a thread for each. error: maps (array, n) to the array's error.
     """
     address, _ = compile_ir(ir)
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)
@@ -72,8 +72,9 @@ def repeat_kernel(ir: str, memory: Sequence[Any], error: Callable[[Any, int], fl
 
 
 def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], float], int]:
-    """Return (kernel(n) -> largest relative error, number of multiply-adds in one of the n loops, over all threads).
+    """Return (kernel, number of multiply-adds per loop iteration, summed over all threads).
 
+    kernel(n) runs n loop iterations on every thread and returns the largest relative error of the results.
     Raises Unsupported if the core has no fused multiply-add.
     """
     import numpy as np
@@ -83,8 +84,8 @@ def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], float],
     random = np.random.default_rng()
     memory = []
     for _ in range(threads):
-        # x = c - x alternates between two random values: bits toggle as in real data, and nothing grows, settles or
-        # becomes denormal.
+        # Set b = -1, so that x = c - x alternates between two random values. Bits toggle as in real data, and no value
+        # grows, settles or becomes denormal.
         block = aligned_array((ACCUMULATORS + 3) * lanes, dtype)
         block[:lanes] = -1.0
         block[lanes : 3 * lanes] = random.normal(size=2 * lanes)

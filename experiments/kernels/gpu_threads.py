@@ -1,12 +1,13 @@
-"""Kernels for thread parallelism: how many threads a GPU can use, and the cost of divergent branches.
+"""Kernels for thread parallelism: they show how many threads a GPU can use, and the cost of divergent branches.
 
-chains  each thread iterates x = x*x + c. Every multiply-add waits for the last one, so throughput
-        grows with the thread count until there are enough threads to hide the latency. For c
-        from -1.99 to -1.9 the sequence is chaotic: one wrong step changes every bit
-paths   each element takes one of several branch arms per turn. All arms do the same rounds of
-        integer arithmetic, each with its own constant. A table in memory selects the arm: in every
-        turn a group of GROUP elements takes `paths` different arms, dealt at random to defeat
-        prediction
+chains  each thread iterates x = x*x + c. Every multiply-add waits for the previous result, so the
+        throughput grows with the thread count until there are enough threads to hide the latency.
+        For c from -1.99 to -1.9 the sequence is chaotic, so an error in one step changes every bit
+        of the end value
+paths   in each turn, every element takes one of several branch arms. All arms do the same rounds
+        of integer arithmetic, but each arm multiplies by its own constant. A table in memory
+        selects the arms: in each turn, a group of GROUP elements takes `paths` different arms,
+        which are assigned at random to defeat branch prediction
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from experiments.kernels.cuda_compile import compile_kernel
 if TYPE_CHECKING:
     import torch
 
-# Number of threads in a warp, for which a GPU issues one instruction; the CPU kernels use vectors with as many
-# elements.
+# Number of threads in a warp. A GPU issues each instruction for a whole warp, and the CPU kernel `masked` for a vector
+# with the same number of elements.
 GROUP = 32
-# Number of rounds in an arm: enough to take long compared with the branch to the arm, few enough that the code for all
-# arms fits an instruction cache.
+# Number of rounds in an arm. They take long compared with the branch to the arm.
 ROUNDS = 16
-# Constants for the arms: odd, to make a round a bijection, and too complex for compilers to replace the multiplication
-# by shifts and adds.
+# Multiplier for each arm. The multipliers are odd, so a round maps different values to different values. They are too
+# complex for compilers to replace the multiplication by shifts and adds.
 MULTIPLIERS = tuple(0x9E3779B1 * (2 * arm + 1) & 0xFFFFFFFF for arm in range(GROUP))
-# Number of rows in the table, a power of 2: a group starts at the row with its own number and advances by GROUP every
-# turn. On a CPU a group meets the same row again after GROUP turns, after more jumps than a branch predictor remembers.
+# Number of rows in the arm table, a power of 2. Each group starts at the row with the group's number and advances by
+# GROUP rows per turn, so the group returns to its first row after GROUP turns. On a CPU, the core makes more jumps in
+# this time than a branch predictor remembers.
 ROWS = GROUP * GROUP
-# Number of elements on a CPU: few enough to stay in the L1 cache.
+# Number of elements in the CPU kernels, small enough for all elements to stay in the L1 cache.
 CPU_ELEMENTS = GROUP * GROUP
-# Threads per block of chains: one warp for each of a multiprocessor's four schedulers. Larger blocks could not be
-# spread as evenly over the multiprocessors.
+# Number of threads per block in the kernel `chains`: one warp for each of the four schedulers in a multiprocessor. With
+# larger blocks, the threads would spread less evenly over the multiprocessors.
 CHAIN_BLOCK = 4 * GROUP
 PATH_BLOCK = 256
 
@@ -78,7 +79,7 @@ Paths = Callable[["torch.Tensor", "torch.Tensor", "torch.Tensor", int, int], Non
 
 
 def thread_capacity(device: str) -> tuple[int, int]:
-    """Return a GPU's multiprocessor count, and the threads that each one holds at once."""
+    """Return (number of multiprocessors in a GPU, number of threads that each multiprocessor holds at once)."""
     import torch
 
     properties = torch.cuda.get_device_properties(device)
@@ -86,7 +87,7 @@ def thread_capacity(device: str) -> tuple[int, int]:
 
 
 def resident_threads(device: str) -> int:
-    """Return the number of threads that a GPU holds at once in whole blocks of the kernel `paths`."""
+    """Return the number of threads in all blocks of the kernel `paths` that a GPU holds at once."""
     multiprocessors, threads_each = thread_capacity(device)
     return multiprocessors * (threads_each // PATH_BLOCK) * PATH_BLOCK
 
@@ -103,7 +104,11 @@ def launch_shape(threads: int, multiprocessors: int) -> tuple[int, int]:
 
 
 def chains(device: str) -> Chains:
-    """Return a callable (starts, ends, steps, c) on float32 tensors, one element per thread. Raises Unsupported."""
+    """Return a callable (starts, ends, steps, c) that runs the kernel `chains` on a GPU.
+
+    starts, ends: float32 tensors with an element per thread. steps: multiply-adds per thread.
+    Raises Unsupported as `compile_kernel` does.
+    """
     launch, (multiprocessors, _) = compile_kernel(SOURCE, "chains", device), thread_capacity(device)
 
     def run(starts: torch.Tensor, ends: torch.Tensor, steps: int, c: float) -> None:
@@ -115,9 +120,11 @@ def chains(device: str) -> Chains:
 
 
 def cuda_paths(device: str) -> Paths:
-    """Return a callable (table, starts, ends, turns, paths), one thread per element. Raises Unsupported without CuPy.
+    """Return a callable (table, starts, ends, turns, paths) that runs the kernel `paths` on a GPU.
 
-    table: bytes, shape (ROWS, GROUP). starts, ends: 32-bit numbers, one per thread, for whole groups of threads.
+    table: arm numbers as bytes, shape (ROWS, GROUP). starts, ends: 32-bit integers with an element per thread; their
+    length is a multiple of GROUP. paths: number of different arms, a power of 2.
+    Raises Unsupported as `compile_kernel` does.
     """
     launch = compile_kernel(SOURCE, "paths", device)
 
@@ -130,19 +137,19 @@ def cuda_paths(device: str) -> Paths:
 
 
 def make_arm_table(random: np.random.Generator) -> Any:
-    """Return an arm table: each row holds every arm once, in random order. Shape (ROWS, GROUP), uint8, NumPy.
+    """Return a table of arm numbers, in which each row holds every number once, in random order.
 
-    The kernels take an arm's number modulo `paths`. As `paths` is a power of 2, they take all arms below it equally
-    often.
+    The table is a NumPy array (ROWS, GROUP) of uint8. The kernels use each number modulo `paths`. Since `paths` is a
+    power of 2, each row selects the arms 0 to `paths` - 1 equally often.
     """
     return random.permuted(np.tile(np.arange(GROUP, dtype=np.uint8), (ROWS, 1)), axis=1)
 
 
 def chain_ends(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
-    """Return the chains' ends, in float64 rounded to float32 at every step. starts: float32 values in float64.
+    """Return the chains' end values, computed in float64 and rounded to float32 at every step.
 
-    Squares are exact in float64. If |x| < 1/8, a sum may be rounded twice (to float64, then to float32), which changes
-    a bit once in some 2^29 steps.
+    starts: float32 values, stored as float64, in which their squares are exact. If |x| < 1/8, the sum x*x + c may be
+    rounded twice (to float64, then to float32). This changes the last bit in about one of 2^29 steps.
     """
     constant, x = float(np.float32(c)), starts
     for _ in range(steps):
@@ -151,7 +158,7 @@ def chain_ends(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
 
 
 def path_ends(table: torch.Tensor, starts: torch.Tensor, turns: int, paths: int) -> torch.Tensor:
-    """Return the paths' ends for all elements at once, without branches: int64, in the shape of `starts`."""
+    """Return the end values of the kernel `paths`, shape (elements,), int64; computed for all elements at once."""
     import torch
 
     low = 0xFFFFFFFF

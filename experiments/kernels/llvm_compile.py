@@ -1,8 +1,8 @@
-"""LLVM IR compilation to machine code, with helpers for its callers: vector width, threads, aligned memory.
+"""Compilation of LLVM IR to machine code, and helpers for vector widths, threads and aligned memory.
 
 The IR goes to LLVM's code generator without optimisation, because LLVM would fold a dependent chain into one
-multiplication. Each kernel is a C function called without the interpreter lock, to let Python threads run it on several
-cores.
+multiplication. Each kernel is a C function. Calls release Python's interpreter lock, so that several threads can run a
+kernel at the same time.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ def vector_bytes() -> int:
 
 
 def has_fma() -> bool:
-    """Tell if the core multiplies and adds in one instruction (otherwise LLVM calls a slow library routine)."""
+    """Return True if the core has an instruction for a fused multiply-add; without it, LLVM calls a slow routine."""
     features = llvm.get_host_cpu_features()
     return bool(features.get("fma") or features.get("neon") or features.get("asimd"))
 
 
 @cache
 def compile_ir(ir: str) -> tuple[int, str]:
-    """Return the address of the function `kernel`, and its assembly text."""
+    """Compile IR and return (address of the function `kernel`, assembly text of the module)."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(ir)
@@ -63,13 +63,13 @@ def aligned_array(length: int, dtype: Dtype) -> Any:
 
 
 class Team:
-    """Threads that start a list of calls together and wait for them all."""
+    """Group of threads that run a list of calls at the same time."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
 
     def run(self, calls: Sequence[Callable[[], object]]) -> None:
-        """Run every call, the last one on the calling thread."""
+        """Run each call on its own thread, with the last call on the calling thread, and wait for all calls."""
         futures = [self._pool.submit(call) for call in calls[:-1]] if self._pool else []
         calls[-1]()
         for future in futures:

@@ -1,8 +1,8 @@
-"""Dense float32 products as a first GPU implementation would have them: one thread computes one cell.
+"""Dense matrix products in float32, written like a first GPU implementation: each thread computes one cell.
 
-naive  reads a row and a column from memory, multiply-add by multiply-add
-tiled  adds the same sums in the same order, but a block's threads first load a square of each operand
-       into shared memory together, to read each number only a TILE-th as often
+naive  each thread reads its row and its column from memory for every multiply-add
+tiled  each thread adds the same terms in the same order, but the threads of a block first load square
+       tiles of both operands into shared memory, so each number is read from memory 1/TILE as often
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.kernels.cuda_compile import compile_kernel
 if TYPE_CHECKING:
     import torch
 
-# Side of a block: TILE x TILE threads compute as many cells.
+# Width and height of a tile: a block of TILE x TILE threads computes TILE x TILE cells.
 TILE = 16
 
 SOURCE = f"""
@@ -58,10 +58,10 @@ Product = Callable[["torch.Tensor", "torch.Tensor", "torch.Tensor"], None]
 
 
 def product(kind: Literal["naive", "tiled"], device: str) -> Product:
-    """Return a callable (a, b, out) that writes a @ b to out: contiguous float32, (m, k) by (k, n) to (m, n).
+    """Return a callable (a, b, out) that launches a kernel on PyTorch's current stream to write a @ b to `out`.
 
-    It returns once the kernel is launched on PyTorch's current stream. Raises Unsupported without CuPy, and on GPUs
-    for which the source does not compile.
+    The tensors are contiguous, in float32, with shapes (m, k), (k, n) and (m, n). The callable does not wait for the
+    kernel. Raises Unsupported without CuPy, and on GPUs for which the source does not compile.
     """
     launch = compile_kernel(SOURCE, kind, device)
 

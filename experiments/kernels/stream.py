@@ -1,4 +1,4 @@
-"""McCalpin's STREAM: copy, scale, add and triad."""
+"""McCalpin's STREAM benchmark on a CPU: copy, scale, add and triad."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned_array, compile_ir, vector_bytes
 from experiments.workload import Dtype
 
-# The scalar s, and the number of arrays that each operation reads or writes.
+# STREAM_SCALAR: the factor s in scale and triad. STREAM_ARRAYS: number of arrays that each operation reads or writes.
 STREAM_SCALAR = 3.0
 STREAM_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
@@ -18,8 +18,8 @@ STREAM_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 def stream_ir(op: str, dtype: Dtype, lanes: int, unroll: int = 4, nontemporal: bool = False) -> str:
     """Return IR for copy c = a, scale c = s*a, add c = a + b or triad c = a + s*b (McCalpin's STREAM).
 
-    The kernel goes `repeat` times over `blocks` blocks, unroll*lanes elements each. Before a plain store, the cache
-    reads the line to overwrite. STREAM does not count this traffic, and non-temporal stores avoid it.
+    The kernel makes `repeat` passes over `blocks` blocks of unroll*lanes elements. Before a plain store, the cache
+    reads the line that the store overwrites. STREAM does not count this traffic, and non-temporal stores avoid it.
     """
     scalar, _ = IR_TYPE[dtype]
     hint = ", !nontemporal !0" if nontemporal else ""
@@ -78,9 +78,10 @@ end:
 def stream(
     op: str, dtype: Dtype, arrays: Sequence[Any], threads: int, nontemporal: bool = False
 ) -> Callable[[int], None]:
-    """Return kernel(repeat): `op` over NumPy arrays (c, a, b), each thread on its own contiguous part.
+    """Return kernel(repeat), which makes `repeat` passes of the operation `op` over NumPy arrays (c, a, b).
 
-    The kernel leaves out the last elements if they do not fill one block per thread: see `stream_elements`.
+    Each thread works on its own contiguous section, which consists of whole blocks. The kernel leaves out the last
+    elements if they do not fill one block per thread (see `stream_elements`).
     """
 
     lanes = vector_bytes() // dtype.itemsize
@@ -101,6 +102,6 @@ def stream(
 
 
 def stream_elements(length: int, dtype: Dtype, threads: int) -> int:
-    """Return the number of elements, out of `length`, that `stream` touches: the same whole blocks for every thread."""
+    """Return the number of elements, out of `length`, that `stream` uses: as many whole blocks for each thread."""
     block = 4 * (vector_bytes() // dtype.itemsize) * threads
     return length // block * block

@@ -1,10 +1,10 @@
-"""McCalpin's STREAM in CUDA C: copy, scale, add and triad, each defined once.
+"""McCalpin's STREAM benchmark in CUDA C: copy, scale, add and triad, each in two kernels.
 
-vectors  16 bytes per load and several loads in flight per thread, to get the most from memory
-plain    one element per thread, as a first implementation would have it
+vectors  each thread has several loads of 16 bytes in flight, to get the most from memory
+plain    each thread processes one element, as in a first implementation
 
-Loads in `vectors` bypass the first-level caches (ld.global.cg), which keep nothing between kernels; several passes in
-one launch therefore behave like separate launches.
+A GPU's first-level caches keep nothing between launches. Loads in `vectors` bypass these caches (ld.global.cg), so that
+several passes in one launch behave like separate launches.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# BLOCK: threads per block. UNROLL: loads per operand that a thread starts before it waits. WIDTH: bytes per load.
+# BLOCK: number of threads per block. UNROLL: number of loads from each operand that a thread starts before it waits for
+# their data. WIDTH: bytes per load.
 BLOCK, UNROLL, WIDTH = 256, 4, 16
-# Number of blocks that any multiprocessor holds at once, since each has room for 1,024 threads with 64 registers each.
+# Number of blocks that every multiprocessor can hold at once, because it has room for at least 1,024 threads with 64
+# registers each.
 RESIDENT = 4
 
 OPTIONS = tuple(
@@ -93,15 +95,16 @@ TYPES(add, Add)
 TYPES(triad, Triad)
 """
 
-# Type names within the kernel names.
+# C types of the number formats, which are part of the kernels' names.
 _TYPES = {Dtype.FLOAT32: "float", Dtype.FLOAT64: "double"}
 
 
 def vector_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
-    """Return launch(c, a, b, passes): copy c = a, scale c = s*a, add c = a + b or triad c = a + s*b, `passes` times.
+    """Return launch(c, a, b, passes) for copy c = a, scale c = s*a, add c = a + b or triad c = a + s*b.
 
-    The arrays are contiguous tensors of equal length, aligned to 16 bytes (else ValueError); copy and scale ignore b.
-    Raises Unsupported for formats other than float32 and float64, and where `compile_kernel` does.
+    The arrays are contiguous tensors of equal length. launch raises ValueError if they are not aligned to 16 bytes.
+    copy and scale ignore b. Raises Unsupported for formats other than float32 and float64, and as `compile_kernel`
+    does.
     """
     launch = compile_kernel(SOURCE, f"{op}_{_c_type(dtype)}_vectors", device.name, OPTIONS)
     resident_blocks = RESIDENT * int(device.describe().get("multiprocessors", 1))
@@ -110,8 +113,9 @@ def vector_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
         if any(array.data_ptr() % WIDTH for array in (c, a, b)):
             raise ValueError(f"accesses of {WIDTH} bytes need arrays that start on a multiple of that")
         tiles = max(1, -(-c.numel() // (UNROLL * BLOCK * WIDTH // dtype.itemsize)))
-        # For one pass, launch a block per tile, to let fast multiprocessors do more. For several passes, launch no more
-        # blocks than run at once, because a later block would process its tiles after the others finish all passes.
+        # For one pass, launch a block per tile, so that fast multiprocessors can process more tiles. For several
+        # passes, launch no more blocks than run at once. Any further block would begin its first pass only after an
+        # earlier block has finished all its passes.
         blocks = tiles if passes == 1 else min(tiles, resident_blocks)
         launch(blocks, BLOCK, c, a, b, np.int64(c.numel()), np.int64(passes))
 
@@ -119,7 +123,7 @@ def vector_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
 
 
 def plain_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
-    """Return launch(c, a, b): one pass, one thread per element. Raises Unsupported as `vector_kernel` does."""
+    """Return launch(c, a, b) for one pass with one thread per element. Raises Unsupported as `vector_kernel` does."""
     launch = compile_kernel(SOURCE, f"{op}_{_c_type(dtype)}_plain", device.name, OPTIONS)
 
     def run(c: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:

@@ -1,4 +1,4 @@
-"""One matrix product in several orders: order of the cells, and order of additions within each cell."""
+"""Matrix products that compute their cells, or add the terms of a cell, in different orders."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from experiments.workload import Unsupported
 if TYPE_CHECKING:
     import torch
 
-BLOCK = 32  # terms per block in a blocked sum
+BLOCK = 32  # number of terms per block in a blocked sum
 
 
 def visit_cells(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
-    """Compute the listed cells of c = a @ bt.T in turn, each by the same sequential dot product.
+    """Compute cells of c = a @ bt.T in the order of `cells`, each by a sequential dot product.
 
-    a (m, k), bt (n, k), c (m, n). cells: cell numbers i*n + j. zero: the number 0 in the operands' format.
+    Shapes: a (m, k), bt (n, k), c (m, n). cells: numbers i*n + j for row i and column j. zero: the number 0 in the
+    operands' format.
     """
     n, k = bt.shape
     for cell in cells:
@@ -30,7 +31,7 @@ def visit_cells(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
         c[i, j] = total
 
 
-# `visit_cells` on a GPU, with one thread per cell; the hardware may change the order further.
+# GPU version of `visit_cells`, with one thread per cell. The GPU may run the threads in another order.
 VISIT_CUDA = """
 extern "C" __global__ void visit(
     const REAL* a, const REAL* bt, REAL* c, const long long* cells, long long count, long long n, long long k)
@@ -47,10 +48,11 @@ _REAL = {"float32": "float", "float64": "double"}
 
 
 def product_by_cells(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int) -> torch.Tensor:
-    """Return a @ b with its cells computed in this order; each CPU thread takes a contiguous part of the order.
+    """Return a @ b, with the cells computed in the order of `cells`.
 
-    a (m, k), b (k, n); cells: every number i*n + j once. Raises Unsupported for formats other than float32 and
-    float64, and on a GPU without CuPy.
+    Shapes: a (m, k), b (k, n). cells: each number i*n + j once, for row i and column j. Each CPU thread takes a
+    contiguous section of `cells`. Raises Unsupported for formats other than float32 and float64, and on a GPU without
+    CuPy.
     """
     import torch
 
@@ -88,7 +90,7 @@ def _visit_on_gpu(a: torch.Tensor, bt: torch.Tensor, c: torch.Tensor, cells: tor
 
 
 def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:
-    """Return cell numbers i*n + j row by row, column by column, and at random."""
+    """Return three orders of all cell numbers i*n + j, by name: rows, columns (column by column) and random."""
     import torch
 
     rows = torch.arange(m * n)
@@ -96,9 +98,9 @@ def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:
 
 
 def sequential_product(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -> torch.Tensor:
-    """Return a @ b, with each cell's terms added sequentially in this order.
+    """Return a @ b, with each cell's products added one after the other in the order of the indices `terms`.
 
-    Each product and each sum is rounded to the operands' format. a (m, k), b (k, n).
+    Each product and each sum is rounded to the operands' format. Shapes: a (m, k), b (k, n).
     """
     total = a[:, terms[0], None] * b[terms[0]]
     for term in terms[1:]:
@@ -107,7 +109,7 @@ def sequential_product(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -
 
 
 def blocked_product(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> torch.Tensor:
-    """Return a @ b, with terms added block by block, then the block sums; rounded as in `sequential_product`."""
+    """Return a @ b, where each cell adds sums over blocks of `block` terms; rounded as in `sequential_product`."""
     k = a.shape[1]
     starts = range(0, k, block)
     parts = (sequential_product(a, b, range(start, min(start + block, k))) for start in starts)
@@ -115,9 +117,10 @@ def blocked_product(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> tor
 
 
 def pairwise_product(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int | None = None) -> torch.Tensor:
-    """Return a @ b by pairwise summation, halving down to single terms; rounded as in `sequential_product`.
+    """Return a @ b by pairwise summation of the terms from `start` to `end`, which are halved down to single terms.
 
-    Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 4.1.
+    Rounds as `sequential_product` does. Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition,
+    section 4.1.
     """
     end = a.shape[1] if end is None else end
     if end - start == 1:
@@ -129,7 +132,10 @@ def pairwise_product(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int 
 def split_product(
     product: Callable[[Any, Any], torch.Tensor], a: torch.Tensor, b: torch.Tensor, parts: int
 ) -> torch.Tensor:
-    """Return a @ b as a sum over `parts` partial products by `product`, each rounded to the operands' format."""
+    """Return a @ b as a sum of `parts` matrix products, each over a section of the inner dimension.
+
+    product: computes the matrix product of two sections, rounded to the operands' format.
+    """
     import torch
 
     pieces = zip(torch.tensor_split(a, parts, dim=1), torch.tensor_split(b, parts, dim=0), strict=True)
@@ -144,10 +150,10 @@ def _sum_parts(parts: Iterator[torch.Tensor]) -> torch.Tensor:
 
 
 def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return float64 a @ b as if computed in twice that precision and rounded once.
+    """Return a @ b for float64 operands, as accurate as if computed with twice the precision and rounded once.
 
-    Source: Ogita, Rump & Oishi 2005, "Accurate sum and dot product", algorithm 5.3 (Dot2), over all cells at once;
-    products are split by Dekker's and Veltkamp's method.
+    Source: Ogita, Rump & Oishi 2005, "Accurate sum and dot product", algorithm 5.3 (Dot2), here for all cells at once.
+    Products are split by the method of Dekker and Veltkamp.
     """
     import torch
 

@@ -1,9 +1,9 @@
 """Kernels in WGSL through wgpu and Vulkan, without CUDA.
 
 WebGPU runs untrusted programs, so its compiler adds checks. It bounds the iterations of each loop and clamps indices
-into workgroup memory. It clamps indices into buffers only if the driver does not check them. `checked=False` drops all
-these additions, as Vulkan does. In both cases the driver checks buffer accesses, because wgpu requests it, and
-workgroup memory is cleared before a workgroup starts.
+into workgroup memory. It clamps indices into buffers only if the driver does not check them. `checked=False` drops
+these checks, which native Vulkan does not add either. With and without them, the driver checks buffer accesses, because
+wgpu requests this, and workgroup memory is cleared before a workgroup starts.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from experiments.workload import Unsupported
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Bytes to allocate through Vulkan to find the matching adapter: the device's free memory drops by as much.
+# Size in bytes of the buffer by which `_match_by_memory` finds a device's adapter: the device's free memory drops by
+# about this size if the buffer is on the device.
 TELLING_BYTES = 1 << 28
-# Launches per submission.
+# Number of kernel launches per submission to the GPU's queue.
 TOGETHER = 16
 _LIMITS = ("max-buffer-size", "max-storage-buffer-binding-size")
 _DRIVER = "containers have NVIDIA's with NVIDIA_DRIVER_CAPABILITIES=all; VK_DRIVER_FILES can name its nvidia_icd.json"
@@ -44,7 +45,7 @@ def adapters() -> tuple[Any, ...]:
 
 @cache
 def _enumerate_adapters() -> tuple[Any, ...]:
-    """Return Vulkan's adapters; wgpu has one instance per process, which loads no interface but Vulkan."""
+    """Return Vulkan's adapters. The process has one instance of wgpu, which loads no other interface than Vulkan."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras
@@ -58,7 +59,10 @@ def _enumerate_adapters() -> tuple[Any, ...]:
 
 @cache
 def open_vulkan(device: Device) -> Vulkan:
-    """Return Vulkan on the same chip as `device`, or in software for a CPU. Raises Unsupported without an adapter."""
+    """Open the Vulkan adapter for the chip of `device`, or the software adapter if `device` is a CPU.
+
+    Raises Unsupported if Vulkan has no such adapter.
+    """
     available = adapters()
     if device.kind == "cpu":
         software = [adapter for adapter in available if adapter.info["adapter_type"] == "CPU"]
@@ -78,7 +82,10 @@ def open_vulkan(device: Device) -> Vulkan:
 
 
 def _match_by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None:
-    """Find the device's adapter by its memory, because GPUs of one kind have the same name."""
+    """Open the adapter on which a test buffer reduces the free memory of `device`; return None if there is none.
+
+    The name does not identify the adapter if the machine has several GPUs of the same model.
+    """
     for candidate in candidates:
         opened = Vulkan(candidate)
         free = device.free_bytes()
@@ -91,7 +98,10 @@ def _match_by_memory(candidates: Sequence[Any], device: Device) -> Vulkan | None
 
 
 class Vulkan:
-    """Access to one adapter, its float32 buffers and its queue; wgpu raises an error in the call that causes it."""
+    """Opened Vulkan adapter, with methods to make and read float32 buffers.
+
+    wgpu raises an error in the call that causes the error.
+    """
 
     def __init__(self, adapter: Any) -> None:
         self.name = str(adapter.info["device"])
@@ -99,14 +109,14 @@ class Vulkan:
         self._largest_buffer = min(self.device.limits[name] for name in _LIMITS)
 
     def buffer(self, data: NDArray[np.float32]) -> Any:
-        """Return a buffer for kernels to read. Raises Unsupported if it is too large."""
+        """Return a buffer with a copy of `data`, for kernels to read. Raises Unsupported if `data` is too large."""
         import wgpu
 
         self._require_fit(data.nbytes)
         return self.device.create_buffer_with_data(data=data, usage=wgpu.BufferUsage.STORAGE)
 
     def empty_buffer(self, length: int) -> Any:
-        """Return a zeroed buffer for kernels to write. Raises Unsupported if it is too large."""
+        """Return a buffer with `length` zeros, for kernels to write. Raises Unsupported if `length` is too large."""
         import wgpu
 
         self._require_fit(4 * length)
@@ -119,12 +129,12 @@ class Vulkan:
             )
 
     def read(self, buffer: Any) -> NDArray[np.float32]:
-        """Read a buffer after all submitted work is done."""
+        """Wait until all submitted work is done, and return a buffer's numbers."""
         return np.frombuffer(self.device.queue.read_buffer(buffer), np.float32)
 
 
 class Kernel:
-    """Entry point in a WGSL text with bindings a, b, out and three uniform sizes."""
+    """Kernel from a WGSL text, whose arguments are the buffers a, b and out, and three integers `sizes`."""
 
     def __init__(self, vulkan: Vulkan, source: str, name: str, sizes: Sequence[int], checked: bool = True) -> None:
         import wgpu
@@ -139,7 +149,7 @@ class Kernel:
         )
 
     def _unchecked_module(self, code: str) -> Any:
-        """Create a module without run-time checks, which wgpu's Python interface does not expose."""
+        """Create a shader module without run-time checks, by a C function that wgpu's Python interface lacks."""
         from wgpu.backends.wgpu_native import ffi, lib
         from wgpu.backends.wgpu_native._api import GPUShaderModule, libf
 
@@ -153,16 +163,17 @@ class Kernel:
         return GPUShaderModule("", libf.wgpuDeviceCreateShaderModuleTrusted(internal, described, none), self._device)
 
     def bind(self, *buffers: Any) -> Any:
-        """Bind the kernel's arguments a, b and out."""
+        """Return a bind group with the kernel's buffers a, b and out."""
         arguments = enumerate((*buffers, self._sizes))
         entries = [{"binding": number, "resource": {"buffer": buffer}} for number, buffer in arguments]
         return self._device.create_bind_group(layout=self._pipeline.get_bind_group_layout(0), entries=entries)
 
     def batch(self, bound: Sequence[Any], grid: tuple[int, int], count: int) -> Callable[[], None]:
-        """Return a call that makes `count` launches in sequence, rotating through these arguments, and waits for them.
+        """Return a callable that launches the kernel `count` times and waits for the last launch to end.
 
-        Launches that write the same buffer wait for each other. Each submission holds TOGETHER launches, so that the
-        GPU works on them while the host encodes the next launches, as with CUDA.
+        bound: bind groups, which the launches use in rotation. Launches that write the same buffer run one after the
+        other. Each submission holds TOGETHER launches, so that the GPU can run them while the host encodes the next
+        launches, as with CUDA.
         """
 
         def call() -> None:
@@ -176,7 +187,7 @@ class Kernel:
                     commands.dispatch_workgroups(*grid)
                 commands.end()
                 self._device.queue.submit([encoder.finish()])
-            # Call a private function, because the public wait for a queue fails in wgpu 0.32.0.
+            # Call a private method, because the public method that waits for a queue fails in wgpu 0.32.0.
             self._device._poll_wait()
 
         return call

@@ -1,7 +1,7 @@
 """Three kernels in WGSL with equivalents in CUDA C: naive and tiled products, and STREAM's triad.
 
-Both versions do the same work per thread, in float32, with every multiply-add fused. CUDA's compiler unrolls the loop
-over a tile; the WGSL text contains the unrolled loop.
+The WGSL and the CUDA version do the same work per thread, in float32, with every multiply-add fused. The loop over a
+tile is unrolled by CUDA's compiler, and in the WGSL text itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Name = Literal["naive", "tiled", "triad"]
 
-# WebGPU's limit for blocks along one grid axis.
+# WebGPU's limit for the number of blocks along one axis of a grid.
 MOST_BLOCKS = 65535
 
 _TILE_PRODUCT = "\n        ".join(f"sum = fma(left[y][{i}], right[{i}][x], sum);" for i in range(TILE))
 
-# `sizes` holds m, n and k for a product; for the triad, its first number is the array length.
+# For a product, `sizes` holds m, n and k. For the triad, the first number in `sizes` is the array length.
 WGSL = f"""
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
@@ -84,7 +84,7 @@ def wgsl_sizes(name: Name, n: int) -> tuple[int, int, int]:
 
 
 def launch_grid(name: Name, n: int) -> tuple[int, int]:
-    """Return the number of blocks along x and y; a triad's blocks fill as few rows as WebGPU's limit allows."""
+    """Return the number of blocks along x and along y, with as few rows for a triad as MOST_BLOCKS allows."""
     if name != "triad":
         return -(-n // TILE), -(-n // TILE)
     blocks = -(-n // BLOCK)

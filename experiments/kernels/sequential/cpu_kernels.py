@@ -20,10 +20,10 @@ _COMMA, _NEWLINE, _MARK = b',\n"'
 
 
 def _opaque(_context: Any, value: types.Type) -> Any:
-    """Return `value` unchanged, through empty assembly that the compiler may not remove or move up.
+    """Return `value` unchanged, through an empty assembly block that the compiler may not remove or move up.
 
-    In the arms of a branch, it keeps LLVM from computing both arms and selecting a result by a conditional move, and
-    from running several steps at once in a vector.
+    In the arms of a branch, this block keeps LLVM from computing both arms and selecting a result by a conditional
+    move, and from running several steps at once in a vector.
     """
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
@@ -96,7 +96,7 @@ KERNELS = {"chain": chain, "chase": chase, "branches": branches, "states": state
 
 
 class CpuChains(Chains):
-    """One chain per thread."""
+    """Chains on CPU cores, with one chain per thread."""
 
     backend = "numba"
 
@@ -111,7 +111,7 @@ class CpuChains(Chains):
 
     @classmethod
     def line_bytes(cls) -> int:
-        """Return the C library's value, but at least 64, the size on nearly every core."""
+        """Return the size that the C library reports, or 64 bytes, the size on nearly every core, if that is more."""
         names = getattr(os, "sysconf_names", {})
         return max(64, os.sysconf("SC_LEVEL1_DCACHE_LINESIZE") if "SC_LEVEL1_DCACHE_LINESIZE" in names else 0)
 

@@ -11,9 +11,9 @@ from experiments.kernels.sequential import BITS, MULTIPLIER, Chains
 
 BLOCK = 256
 
-# The kernels compute the same integers as `cpu_kernels`. KEPT keeps the compiler from computing both arms of a branch
-# and selecting a result. As ptxas would still predicate short arms, MARKED adds a profiler event, which is never
-# predicated and has no other effect.
+# The kernels compute the same integers as `cpu_kernels`. The macro KEPT keeps the compiler from computing both arms of
+# a branch and selecting one result. NVIDIA's assembler, ptxas, would still replace short branches by predicated
+# instructions. The macro MARKED prevents this with a profiler event, which is never predicated and has no other effect.
 SOURCE = f"""
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -93,7 +93,7 @@ KERNEL(states, unsigned char) {{
 
 
 class CudaChains(Chains):
-    """One chain per GPU thread, on the default stream, on which PyTorch also records its events."""
+    """Chains on a GPU, with one chain per thread. They run on the default stream, where PyTorch records its events."""
 
     backend = "cupy"
 
@@ -105,7 +105,7 @@ class CudaChains(Chains):
 
     @classmethod
     def max_chains(cls, device: str, threads: int) -> int:
-        """Return the number of threads that the GPU's registers and schedulers hold, in whole blocks."""
+        """Return the number of threads in all blocks that the GPU holds at once."""
         import torch
 
         gpu = torch.cuda.get_device_properties(device)

@@ -1,13 +1,13 @@
-"""Inputs and expected results for the kernels, identical on every device.
+"""Inputs and expected results for the kernels, which are the same on every device.
 
-The references share no code with the kernels: they use Python integers, the permutation behind the table, and the
-`csv` module.
+The expected results share no code with the kernels: they come from Python integers, the permutation from which the
+table was made, and the `csv` module.
 
-A chase follows one cycle over all lines in a chain's part of the table, in random order and with one entry per line:
-prefetchers cannot guess it, and no line repeats before all others were visited. Its time per step, by footprint, is
-lmbench's latency ladder (McVoy & Staelin, USENIX 1996), the latency that programs see. This latency includes the page
-table walk if the footprint exceeds the memory that the core's TLBs cover. The table uses huge pages, to let the TLBs
-cover more.
+The kernel `chase` visits all cache lines in a chain's section of the table in random order, and reads one entry per
+line. Prefetchers cannot guess the order, and the kernel visits all other lines before it returns to a line. The time
+per step as a function of the table size is lmbench's memory latency curve (McVoy & Staelin, USENIX 1996), the latency
+that programs see. This latency includes the page table walk if the table exceeds the memory that the core's TLBs cover.
+The table uses huge pages, with which the TLBs cover more memory.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from experiments.models.real_data import text_bytes
 from experiments.workload import Unsupported
 
 DATA = {"chain": ("random",), "chase": ("random",), "branches": ("predictable", "random"), "states": ("text",)}
-# Data word for predictable branches: four branches one way, then four the other way.
+# Data word for predictable branches: four steps take one arm of the branch, and the next four steps the other arm.
 PATTERN = 0x0F0F0F0F
 HUGE_PAGE = 2 << 20
-# Number of fields per text record: a few, as in usual tables.
+# Number of fields per text record, a small number as in usual tables.
 FIELDS = 8
 
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Input for `chains` chains of one kernel. table: NumPy array that every step may read."""
+    """Input for `chains` chains of one kernel; `table` is the NumPy array that the kernel reads."""
 
     chains: int
     table: Any
@@ -47,11 +47,14 @@ class Task(ABC):
 
     @abstractmethod
     def expected_ends(self, starts: Any, steps: int) -> Any:
-        """Return the expected ends for chains from `starts` (all or some): same shape, uint64."""
+        """Return the expected ends of the chains with these starts, as uint64 in the same shape.
+
+        starts: the starts of all chains, or of some chains only.
+        """
 
 
 class Chain(Task):
-    """Starts are any 32-bit numbers except 0, because 0 would stay 0."""
+    """Input for the kernel `chain`. Starts are random 32-bit numbers except 0, because 0 would stay 0."""
 
     def starts(self, random: np.random.Generator) -> Any:
         return random.integers(1, 1 << 32, self.chains, dtype=np.uint64)
@@ -67,9 +70,9 @@ class Chain(Task):
 
 @dataclass(frozen=True)
 class Chase(Task):
-    """Starts are entry indices within each chain's own part of the table.
+    """Input for the kernel `chase`. A start is the index of a table entry in the chain's own section of the table.
 
-    order: (chains, lines), each part's lines in walk order. words: entries per line.
+    order: line numbers in the order of each chain's walk, shape (chains, lines). words: table entries per cache line.
     """
 
     order: Any
@@ -91,9 +94,9 @@ class Chase(Task):
 
 
 class Branches(Task):
-    """A start is the first value; its low bits select the first data word.
+    """Input for the kernel `branches`. A start is a chain's first value, whose low bits select the first data word.
 
-    Neighbouring chains begin at neighbouring words.
+    Consecutive chains have consecutive starts, so they begin at neighbouring words.
     """
 
     def starts(self, random: np.random.Generator) -> Any:
@@ -113,9 +116,10 @@ class Branches(Task):
 
 @dataclass(frozen=True)
 class States(Task):
-    """A start is a record's first byte; an end holds the completed fields (upper half) and records (lower half).
+    """Input for the kernel `states`. A start is the offset of a record's first byte.
 
-    records: record offsets from which a walk stays within the table.
+    The upper 32 bits of an end hold the number of completed fields, the lower 32 bits the number of completed records.
+    records: offsets of the records from which a walk stays within the table.
     """
 
     records: Any
@@ -131,17 +135,18 @@ class States(Task):
         rows = [len(row) for row in csv.reader(io.StringIO(passage, newline=""))]
         fields, records = sum(rows), len(rows)
         if start + steps not in record_boundaries():
-            fields, records = fields - 1, records - 1  # the last field and record are incomplete
+            fields, records = fields - 1, records - 1  # the walk ended within a field and a record
         return fields << 32 | records
 
 
 def make_task(
     kernel: str, data: str, footprint: int, chains: int, steps: int, line: int, random: np.random.Generator
 ) -> Task:
-    """Return the task for one point.
+    """Return the input for a kernel.
 
-    footprint: table bytes for all chains together. steps: length of the longest walk from a fresh start. line: the
-    device's cache line in bytes. Raises Unsupported for data or footprints that the kernel does not support.
+    data: name in DATA. footprint: size of the table in bytes, for all chains together. steps: largest number of steps
+    from a new start. line: the device's cache line size in bytes. Raises Unsupported for data or footprints that the
+    kernel does not support.
     """
     if data not in DATA[kernel]:
         raise Unsupported(f"the kernel {kernel} works on {' or '.join(DATA[kernel])} data, not on {data}")
@@ -198,10 +203,10 @@ def _make_states(footprint: int, chains: int, steps: int) -> States:
 
 @cache
 def text_table() -> tuple[Any, Any]:
-    """Return Python's standard library as CSV bytes, with the offset of each record's start and of the last one's end.
+    """Return (Python's standard library as CSV bytes, offsets at which a record begins and where the last record ends).
 
-    Spaces in the source separate the fields. Indentation therefore gives empty fields; commas, quotation marks and line
-    ends give quoted fields.
+    The source is split into fields at the spaces. Indentation therefore gives empty fields, and fields that contain
+    commas, quotation marks or line ends are quoted.
     """
     words = text_bytes().decode("latin-1").split(" ")
     lines = []
@@ -214,5 +219,5 @@ def text_table() -> tuple[Any, Any]:
 
 @cache
 def record_boundaries() -> frozenset[int]:
-    """Return the offset at which each text record begins, and the offset at which the last record ends."""
+    """Return the offsets from `text_table` as a set."""
     return frozenset(text_table()[1].tolist())
