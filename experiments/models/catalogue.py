@@ -1,4 +1,4 @@
-"""Widely used networks: Transformers classes with published configurations."""
+"""Catalogue of widely used networks, as Transformers classes with published configurations."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from experiments.language.shapes import SHAPES
 class Counts:
     """Network sizes.
 
-    parameters: weight count. macs: multiply-adds per sample. first_macs: multiply-adds in a sample's first product.
-    output: rows and columns of a sample's output.
-    trained: weights that a training step changes; None for all.
-    step_macs: multiply-adds per sample in a training step; None if a product takes as much again for each gradient.
+    parameters: number of weights. macs: multiply-adds per sample in the forward pass.
+    first_macs: multiply-adds per sample in the first product of the forward pass.
+    output: (rows, columns) of the output for one sample.
+    trained: number of weights that a training step changes; None if it changes all weights.
+    step_macs: multiply-adds per sample in a training step; None if the gradients of a product's inputs and of its
+        weights each take as many multiply-adds as the product.
     """
 
     parameters: int
@@ -31,15 +33,19 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Transformers class with configuration changes and input.
+    """Network, defined by a Transformers class, changes to its default configuration, and an input.
 
-    kind, shape: input kind and its shape: image (channels, height, width), tokens (count) or spectrum (bands, frames).
-    decoder: number of decoder tokens; 0 without decoder.
-    output: output field to use. source: address of the configuration, or the name of a user network.
-    counts: None if not counted yet.
-    activation_bytes: bytes per sample that a training step saves in float32; None if not counted yet.
-    damped: name suffix for norm weights at the end of residual branches.
-    adapters: adapter rank (LoRA); 0 to train all weights.
+    model: name of the Transformers class. config: changes to its default configuration.
+    kind: kind of the input. shape: shape of one sample: (channels, height, width) of an image, (length,) of tokens,
+        or (bands, frames) of a spectrum.
+    decoder: number of tokens that the decoder gets; 0 for networks without a separate decoder.
+    output: name of the field in the network's result that is used as output.
+    source: address of the published configuration, or the name of a user network.
+    counts: network sizes; None if they have to be counted first.
+    activation_bytes: bytes per sample that a training step in float32 saves for the backward pass; None if they have to
+        be counted first.
+    damped: end of the names of the norm weights at the end of residual branches.
+    adapters: rank of the adapters (LoRA) that are trained; 0 if all weights are trained.
     """
 
     model: str
@@ -66,7 +72,7 @@ class Network:
         )
 
 
-# Small networks, see `experiments.models.small_networks`.
+# Names of the networks in `experiments.models.small_networks`.
 SMALL = (
     "mlp", "cnn", "resnet", "wide-resnet", "lstm-32", "lstm-128", "lstm-512", "gpt-1m", "nanogpt-cpu", "nanogpt",
 )  # fmt: skip
@@ -103,7 +109,7 @@ NETWORKS = {
         counts=Counts(86_567_656, 17_563_828_224, 115_605_504, (1, 1_000)),
         activation_bytes=118_164_688,
     ),
-    "clip-vit-b-32": Network(  # Radford et al. 2021; the image tower
+    "clip-vit-b-32": Network(  # Radford et al. 2021; only the image encoder
         "CLIPVisionModelWithProjection", "transformer", "image", (3, 224, 224), "image_embeds",
         HUB + "openai/clip-vit-base-patch32",
         counts=Counts(87_849_216, 4_408_811_520, 115_605_504, (1, 512)),
@@ -146,18 +152,19 @@ NETWORKS = {
         decoder=4,
         counts=Counts(37_760_640, 20_369_511_936, 276_480_000, (4, 51_865)),
     ),
-    "llama-1b": Network(  # same shape as in `experiments.language`, which uses weight files
+    "llama-1b": Network(  # the same shape as `llama-1b` in `experiments.language`
         "LlamaForCausalLM", "transformer", "tokens", (128,), "logits", HUB + "meta-llama/Llama-3.2-1B",
         SHAPES["llama-1b"].config,
         counts=Counts(1_235_814_400, 159_249_334_272, 536_870_912, (128, 128_256)), activation_bytes=480_135_680,
     ),
-    # For fine-tuning: BERT with a two-class head, as for GLUE (Devlin et al. 2019, section 4.1).
+    # This network is for fine-tuning: BERT with a two-class head, as for GLUE (Devlin et al. 2019, section 4.1).
     "bert-base-classifier": Network(
         "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
         HUB + "google-bert/bert-base-uncased", {"num_labels": 2},
         counts=Counts(109_483_778, 11_174_217_216, 75_497_472, (1, 2)), activation_bytes=76_387_344,
     ),
-    # For serving, since claim W30 has published times for this network; the head is as in `bert-base-classifier`.
+    # This network is for serving, because claim W30 cites published times for it. It has the same kind of head as
+    # `bert-base-classifier`.
     "minilm-l6-classifier": Network(
         "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
         HUB + "philschmid/MiniLM-L6-H384-uncased-sst2",
@@ -167,7 +174,7 @@ NETWORKS = {
         },
         counts=Counts(22_713_986, 1_434_600_192, 18_874_368, (1, 2)),
     ),
-    # For training: GPT-2 with its full context length.
+    # This network is for training: GPT-2 with its full context length.
     "gpt2-124m-1024": Network(
         "GPT2LMHeadModel", "transformer", "tokens", (1024,), "logits", HUB + "openai-community/gpt2",
         counts=Counts(124_439_808, 145_824_153_600, 1_811_939_328, (1_024, 50_257)), activation_bytes=1_345_417_216,
@@ -183,7 +190,7 @@ NETWORKS = {
 
 
 def networks() -> dict[str, Network]:
-    """Return catalogue and user networks."""
+    """Return the networks of the catalogue and the user's networks, by name."""
     return _networks(user_models.models_json())
 
 

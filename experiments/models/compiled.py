@@ -18,17 +18,19 @@ Call = Callable[..., Any]
 
 
 def compile_call(call: Call, threads: int, first_call: Callable[[Call], object], **options: Any) -> Call:
-    """Compile `call` with `torch.compile` for the shapes that `first_call` passes to it.
+    """Compile `call` with `torch.compile` and return the compiled function.
 
-    threads: CPU threads, 0 on a GPU. options: settings for inductor, the compiler. Raises
-    Unsupported if compilation fails; the message names packages to install.
+    first_call: calls the compiled function once, with the shapes for which it is compiled. threads: number of CPU
+    threads; 0 on a GPU. options: settings for inductor, the compiler. Raises Unsupported if the compilation fails; the
+    message names packages to install.
     """
     from torch._dynamo.exc import TorchDynamoException
 
     _link_path_without_spaces()
-    # Forget compilations for other measurements: above a limit, torch.compile silently stops compiling.
+    # Drop the compiled functions of earlier measurements, because torch.compile silently stops compiling when their
+    # number exceeds a limit.
     torch._dynamo.reset()
-    # Inductor compiles the thread count into CPU kernels.
+    # Set the thread count before compilation, because inductor writes it into the code of CPU kernels.
     inductor_options: Mapping[str, Any] = {**options, **({"cpp.threads": threads} if threads else {})}
     compiled: Call = torch.compile(call, dynamic=False, options=dict(inductor_options))
     try:
@@ -54,14 +56,14 @@ def _link_path_without_spaces() -> None:
     try:
         link.symlink_to(installed)
     except OSError:
-        # The link exists, perhaps from another user: use it only if it has the same target.
+        # If the link exists already, another user may have made it, so use the link only if it has the same target.
         if not link.is_symlink() or link.readlink() != installed:
             return
     cpp_extension._TORCH_PATH, cpp_extension.TORCH_LIB_PATH = str(link), str(link / "lib")
 
 
 def _remedy(refusal: str) -> str:
-    """Return a remedy for a compiler error."""
+    """Return advice to the user for an error message of the compiler."""
     lower = refusal.lower()
     if "triton" in lower:
         return "it needs Triton, and a GPU that Triton knows (compute capability 7.0)"

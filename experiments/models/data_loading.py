@@ -1,6 +1,7 @@
 """Batches of real samples for a training loop.
 
-Samples lie in memory or are decoded on demand. This process or the workers of a DataLoader prepare the batches.
+Samples are in memory, or are decoded when they are needed. The batches are prepared by this process, or by the worker
+processes of PyTorch's DataLoader.
 """
 
 from __future__ import annotations
@@ -38,18 +39,18 @@ Batch = tuple[Tensor, Tensor]
 
 # Number of batches that the source `preloaded` copies to the device once, and then repeats in order.
 PRELOADED = 8
-# Number of samples after which the sampler would stop; no training loop gets there.
+# Number of samples that the sampler draws, so large that no training loop reaches the end.
 ENDLESS = 2**40
 # Number of samples that the source `memory` holds.
 HELD = 64
-# Bytes of text per compressed piece.
+# Bytes of text per compressed piece, before compression.
 PIECE = 1 << 16
-# Smallest random crop, as a share of the photograph's area (Szegedy et al. 2015, section 6).
+# Area of the smallest random crop, as a fraction of the photograph's area (Szegedy et al. 2015, section 6).
 LEAST_AREA = 0.08
-# Free shared memory in bytes below which the error message for a failed worker mentions shared memory: containers get
-# half as much by default.
+# If a worker fails and less shared memory than this (in bytes) is free, the error message mentions shared memory.
+# Containers get only half of this by default.
 LEAST_SHARED = 2**27
-# Number of samples per timing, which returns their mean time, and number of timings.
+# DECODED: number of samples per timing in `sample_times`. TIMES: number of timings.
 DECODED, TIMES = 16, 8
 
 
@@ -64,10 +65,11 @@ class Samples(Dataset[Batch]):
 
     @abstractmethod
     def wrong_share(self, inputs: Tensor, targets: Tensor) -> float:
-        """Return the share of samples in a loaded batch that cannot come from this dataset; 1 if decoding is wrong."""
+        """Return the fraction of samples in a batch that cannot come from this dataset; 1 if the decoder is wrong."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Send arrays to workers: PyTorch would move tensors into shared memory, which is scarce in containers.
+        # Send NumPy arrays to the workers, because PyTorch would move tensors into shared memory, of which containers
+        # have little.
         return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -75,7 +77,10 @@ class Samples(Dataset[Batch]):
         vars(self).update(state | {name: torch.from_numpy(array) for name, array in arrays.items()})
 
     def sample_times(self) -> list[float]:
-        """Return seconds per sample in this process: TIMES means over DECODED samples."""
+        """Measure how long this process takes to prepare a sample.
+
+        Return TIMES values in seconds; each value is the mean over DECODED random samples.
+        """
         times = []
         for _ in range(TIMES):
             chosen = [int(index) for index in torch.randint(len(self), (DECODED,))]
@@ -87,7 +92,7 @@ class Samples(Dataset[Batch]):
 
 
 class MemorySamples(Samples):
-    """Samples in host memory, ready for use."""
+    """Samples that are in host memory and need no decoding."""
 
     def __init__(self, images: Tensor, labels: Tensor) -> None:
         self.images, self.labels = images, labels
@@ -107,13 +112,13 @@ class MemorySamples(Samples):
 
 
 def _equal_rows(samples: Tensor, row: Tensor) -> Tensor:
-    """Compare each sample with `row`: booleans (samples,)."""
+    """Return booleans (samples,): True for each sample that equals `row`."""
     return (samples == row).reshape(len(samples), -1).all(1)
 
 
 @cache
 def _pillow_image() -> Any:
-    """Import Pillow's Image on demand: only photographs need it."""
+    """Return Pillow's module Image, imported here because only `Photographs` needs it."""
     from PIL import Image
 
     return Image
@@ -131,7 +136,7 @@ class Photographs(Samples):
     def __init__(self, channels: int, size: int) -> None:
         import sklearn.datasets
 
-        _pillow_image()  # fail here rather than in a worker if Pillow is missing
+        _pillow_image()  # if Pillow is missing, fail here rather than in a worker
         self.mode, self.size = "L" if channels == 1 else "RGB", size
         folder = Path(sklearn.datasets.__file__).parent / "images"
         self.files = [(folder / name).read_bytes() for name in self.NAMES]
@@ -166,10 +171,11 @@ class Photographs(Samples):
 
 
 class Words(Samples):
-    """Text in gzip-compressed pieces. Reading a sample decompresses and normalises a piece, and hashes its words.
+    """Text that is stored in gzip-compressed pieces.
 
-    vocabulary: number of word ids. classes: 0 if the targets are the next words; otherwise the number of classes, and
-    the target is the piece's number modulo `classes`.
+    To prepare a sample, a piece is decompressed and normalised, its words are hashed to ids, and `length` successive
+    words are chosen at random. vocabulary: number of word ids. classes: number of classes, where a piece's class is its
+    number modulo `classes`; if 0, the target of each word is the next word.
     """
 
     def __init__(self, raw: bytes, length: int, vocabulary: int, classes: int) -> None:
@@ -202,7 +208,7 @@ class Words(Samples):
 
 @cache
 def make_samples(source: str, entry: Entry) -> Samples:
-    """Make the samples for a source and a model, once per process. Raises Unsupported."""
+    """Make the samples from a source for a model. Raises Unsupported if the source does not fit the model."""
     if source == "memory":
         inputs, targets = entry.batch(HELD)
         return MemorySamples(inputs, targets.view(HELD, -1))
@@ -220,7 +226,7 @@ def make_samples(source: str, entry: Entry) -> Samples:
 
 
 def _shared_memory_fault() -> str:
-    """Describe a lack of shared memory for batches and its remedy; '' if there is enough."""
+    """Return the end of an error message, with a remedy, if shared memory is missing or nearly full; '' otherwise."""
     place = Path("/dev/shm")
     try:
         free = shutil.disk_usage(place).free
@@ -230,10 +236,10 @@ def _shared_memory_fault() -> str:
 
 
 def _worker_context(device: Device) -> Any:
-    """Return the multiprocessing context for workers, None for Python's default.
+    """Return the multiprocessing context for the workers; None for Python's default.
 
-    With a GPU, workers come from a fork server, since forking this process would copy locks that its threads hold.
-    The server preloads this module to start workers quickly.
+    With a GPU, a fork server starts the workers, because a fork of this process would copy locks that its threads hold.
+    The fork server imports this module in advance, so that workers start quickly.
     """
     if device.kind == "cpu" or "forkserver" not in multiprocessing.get_all_start_methods():
         return None
@@ -243,7 +249,10 @@ def _worker_context(device: Device) -> Any:
 
 
 class Feed:
-    """Endless stream of batches on the device; `workers` processes prepare them, or this process if `workers` is 0."""
+    """Endless stream of batches, copied to the device.
+
+    workers: number of processes that prepare the batches; if 0, this process prepares them.
+    """
 
     def __init__(self, entry: Entry, batch: int, source: str, workers: int, device: Device) -> None:
         """Raises Unsupported if the source does not fit the model, HarnessError if worker processes fail."""
@@ -270,7 +279,7 @@ class Feed:
 
     @contextmanager
     def _worker_errors(self) -> Iterator[None]:
-        """Turn worker failures (shared memory, files, processes) into HarnessError."""
+        """Turn errors from worker processes (shared memory, files, the processes themselves) into HarnessError."""
         try:
             yield
         except (OSError, RuntimeError) as refusal:
@@ -286,13 +295,16 @@ class Feed:
         return inputs.to(name, non_blocking=True), targets.to(name, non_blocking=True)
 
     def next(self) -> Batch:
-        """Start copying the next batch to the device. Raises HarnessError if worker processes fail."""
+        """Return the next batch, whose copy to the device may still be running.
+
+        Raises HarnessError if worker processes fail.
+        """
         with self._worker_errors():
             batch = next(self._batches)
         return self._to_device(*batch)
 
     def error(self) -> float:
-        """Return the larger `wrong_share` of the next two batches; 0 if all samples are right."""
+        """Take the next two batches, and return the larger `wrong_share` of the two."""
         if self.samples is None:
             return 0.0
         batches = [[tensor.cpu() for tensor in self.next()] for _ in range(2)]

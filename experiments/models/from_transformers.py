@@ -18,26 +18,27 @@ from experiments.devices.accelerator import first_line
 from experiments.models import real_data
 from experiments.models.catalogue import Counts, Network
 
-# Number of random values (16 MiB) to draw on a CPU and reuse for all weights: drawing every weight would take four
-# times as long.
+# Number of random values (16 MiB) that a CPU draws once and reuses for all weights, because drawing each weight would
+# take four times as long.
 POOL = 1 << 22
-# Standard deviation of initial weights, as in BERT and GPT-2. Convolutions use 1 / sqrt(terms in a sum) instead, which
-# preserves activation magnitudes.
+# Standard deviation of initial weights, as in BERT and GPT-2. The weights of a convolution have the standard deviation
+# 1 / sqrt(number of terms in a sum) instead, which preserves the magnitude of the activations.
 DEVIATION = 0.02
-# Initial weight of norms that end a residual branch. Training starts them at 0 (Goyal et al. 2017, arXiv:1706.02677,
-# section 5.1), but then earlier layers of the branch get no gradient to check. At 1, bfloat16 rounding alone would
-# completely change gradients over 50 layers.
+# Initial weight of the norms at the end of residual branches. Training usually starts with 0 (Goyal et al. 2017,
+# arXiv:1706.02677, section 5.1), but then the earlier layers of the branch would get no gradient to check. With 1,
+# rounding in bfloat16 would completely change the gradients of a network with 50 layers.
 DAMPED = 0.1
-# Parts of names that mark vectors to add, which get random values. All other vectors are factors and start at 1 or
-# DAMPED. CLIP's first token is a vector to add: filled with ones, it would leave the first norm no digits in bfloat16.
+# A vector whose name contains one of these words is an addend and gets random values. All other vectors are factors and
+# start at 1 or DAMPED. CLIP's class token is an addend: if it were all ones, the first norm would have no correct
+# digits in bfloat16.
 ADDED = ("bias", "embed", "token")
 
 
 class CatalogueModel(nn.Module):
-    """Transformers network with one input tensor and one output tensor (rows, columns), which joins all samples' rows.
+    """Transformers network with one input tensor, and one output tensor (rows, columns) with the rows of all samples.
 
-    Decoders start with the same tokens in every call. Dropout is off, to allow gradient checks. optimiser: the usual
-    optimiser for these networks.
+    A separate decoder gets the same tokens in every call. Dropout is off, so that gradients can be checked.
+    optimiser: the usual optimiser for these networks.
     """
 
     optimiser = torch.optim.AdamW
@@ -53,7 +54,7 @@ class CatalogueModel(nn.Module):
         self.register_buffer("started", started, persistent=False)
 
     def to_empty(self, *args: Any, **kwargs: Any) -> CatalogueModel:
-        """Tie shared weights again, since `torch.nn.Module.to_empty` separates them."""
+        """Move the weights as `torch.nn.Module.to_empty` does, and tie shared weights again, which it separates."""
         super().to_empty(*args, **kwargs)
         self.network.tie_weights()  # type: ignore[operator]
         return self
@@ -61,7 +62,7 @@ class CatalogueModel(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         spec = self.spec
         arguments: dict[str, Any] = {KEYS[spec.kind]: x}
-        # Without a mask, Transformers searches for packed sequences, and the search cannot be traced.
+        # Pass a mask, because without it Transformers would look for packed sequences, by code that cannot be traced.
         if spec.kind == "tokens" and torch.jit.is_tracing():
             arguments["attention_mask"] = torch.ones_like(x)
         if self.started is not None:
@@ -77,7 +78,7 @@ KEYS = {"image": "pixel_values", "tokens": "input_ids", "spectrum": "input_featu
 
 
 def _random_network(spec: Network) -> nn.Module:
-    """Make the network on torch's default device, drawing weights with torch's global seed."""
+    """Make the network on torch's default device, with random weights from torch's global random generator."""
     from transformers.initialization import no_init_weights
 
     with no_init_weights():
@@ -98,7 +99,10 @@ def _random_network(spec: Network) -> nn.Module:
 
 
 def _pool_whole_images(module: nn.Module, side: int) -> None:
-    """Pool globally if a window covers the whole image (EfficientNet), since OpenVINO rejects windows beyond images."""
+    """Replace average pooling over windows as large as the image by global pooling (for EfficientNet).
+
+    OpenVINO rejects windows that are larger than their input.
+    """
     for name, child in module.named_children():
         if isinstance(child, nn.AvgPool2d) and child.ceil_mode and child.kernel_size >= side:  # type: ignore[operator]
             setattr(module, name, nn.AdaptiveAvgPool2d(1))
@@ -125,10 +129,10 @@ ADAPTED = ("q_proj", "v_proj")
 
 
 class LoraLinear(nn.Module):
-    """Frozen linear layer with two trained low-rank matrices in float32.
+    """Frozen linear layer with an adapter, which consists of two trained low-rank matrices in float32.
 
-    Source: Hu et al. 2021, LoRA. As by default in the library peft, queries and values have adapters, with scale 1.
-    Here both matrices start random, since a matrix has zero gradient if the other is 0.
+    Source: Hu et al. 2021, LoRA. The adapter's output has the scale 1, as by default in the library peft. peft starts
+    one matrix at 0. Here both matrices start with random values, because a matrix gets no gradient if the other is 0.
     """
 
     def __init__(self, base: nn.Linear, rank: int) -> None:
@@ -146,7 +150,7 @@ class LoraLinear(nn.Module):
 
 
 def add_adapters(network: nn.Module, rank: int) -> None:
-    """Freeze all weights and add adapters to the layers named in ADAPTED."""
+    """Freeze all weights and add trained adapters to the layers named in ADAPTED, as peft does by default."""
     network.requires_grad_(False)
     for module in list(network.modules()):
         for name, layer in list(module.named_children()):
@@ -155,13 +159,13 @@ def add_adapters(network: nn.Module, rank: int) -> None:
 
 
 class NormalPool:
-    """Source of normal values, which reuses a pool of values on CPUs, since drawing is slow there."""
+    """Source of normally distributed weights. On CPUs, which draw slowly, it reuses a pool of POOL values."""
 
     def __init__(self) -> None:
         self.pool, self.start = torch.randn(POOL, device="cpu", dtype=torch.float32), 0
 
     def fill(self, weight: Tensor, deviation: float) -> None:
-        """Fill a tensor with normal values."""
+        """Fill a tensor with normally distributed values, with mean 0 and this standard deviation."""
         if weight.device.type != "cpu":
             weight.normal_(0.0, deviation)
             return
@@ -176,7 +180,7 @@ class NormalPool:
 def draw_batch(spec: Network, size: int) -> tuple[Tensor, Tensor]:
     """Draw inputs for `size` samples, and a random target column for each output row.
 
-    Inputs are photographs, words from a text, or noise for spectra.
+    Images are crops of photographs, tokens are words from a text, and spectra are noise.
     """
     rows, columns = (spec.counts or count_network(spec)).output
     if spec.kind == "image":
@@ -189,7 +193,7 @@ def draw_batch(spec: Network, size: int) -> tuple[Tensor, Tensor]:
 
 
 class ProductCounter(TorchDispatchMode):
-    """Mode that records the multiply-adds for each product and convolution, in order."""
+    """Mode that records the number of multiply-adds in each matrix product and convolution, in order of execution."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -204,9 +208,9 @@ class ProductCounter(TorchDispatchMode):
 
 @cache
 def count_network(spec: Network) -> Counts:
-    """Count a network's sizes on meta tensors.
+    """Count a network's weights and multiply-adds on meta tensors, which have no data.
 
-    Attention runs as separate products, since torch's counter lacks fused kernels on some devices.
+    Attention runs as separate matrix products, because torch's counter lacks the fused kernels of some devices.
     Raises StudyError if a user network does not load.
     """
     try:

@@ -1,21 +1,22 @@
-"""Gradient error tolerances, relative to float64."""
+"""Tolerances for the relative error of gradients, compared with float64."""
 
 from __future__ import annotations
 
 from experiments.models.catalogue import networks
 from experiments.workload import Dtype, Unsupported
 
-# Largest accepted error, relative to all gradients: it allows for rounding in about a hundred successive operations,
-# each bounded as in Dtype.matmul_tolerance.
+# Largest accepted error for most networks, relative to the norm of all gradients. It allows for rounding in about a
+# hundred successive operations, each with at most the error in Dtype.matmul_tolerance.
 SMOOTH = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1}
-# Largest accepted error for networks with 19 or more ReLUs after batch norm. In every layer, rounding moves a share of
-# units across the ReLU's kink, and their whole gradient changes. This share is proportional to the rounding error, so
-# the gradient error grows with the square root of the rounding error. Measured errors, for any batch and width: 0.3 in
-# bfloat16 and up to 6e-4 in float32, where the square root predicts 1e-3 from 0.3; 0.08 and 3e-4 for ResNet-50.
+# Largest accepted error for networks with 19 or more ReLUs after batch norm. In every layer, rounding moves a fraction
+# of the units across the ReLU's kink, which changes their whole gradient. This fraction is proportional to the rounding
+# error, so the gradient error grows with the square root of the rounding error. For any batch size and width, the
+# measured error is 0.3 in bfloat16, from which the square root predicts 1e-3 in float32; the measured error there is up
+# to 6e-4. For ResNet-50, the measured errors are 0.08 in bfloat16 and 3e-4 in float32.
 KINKED = {Dtype.FLOAT32: 2e-3, Dtype.TF32: 0.25, Dtype.BFLOAT16: 0.5}
 
-# Networks that cannot be checked: rounding alone causes an error of 0.04 in float32 and 1.3 in bfloat16 (measured), and
-# wrong gradients may have the same error.
+# Networks whose gradients cannot be checked. Rounding alone causes a measured error of 0.04 in float32 and 1.3 in
+# bfloat16, so the check could not tell rounding from wrong gradients.
 CHAOTIC = ("mobilenet-v2",)
 
 

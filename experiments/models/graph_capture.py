@@ -1,4 +1,4 @@
-"""Training step captured as one device graph, so that the host does not launch every operator."""
+"""Training steps that are captured as one device graph, so that the host need not launch every operator."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from experiments.workload import Dtype
 
 
 class CapturedTrainer(Trainer):
-    """Trainer that launches forward pass, backward pass and update as one graph, with the batch at fixed addresses.
+    """Trainer that launches the forward pass, the backward pass and the update together as one device graph.
 
-    Raises Unsupported if the device has no graphs, or the step cannot be captured.
+    The graph reads each batch from the same memory addresses. Raises Unsupported if the device has no graphs, or if the
+    step cannot be captured.
     """
 
     def __init__(self, model: nn.Module, inputs: Tensor, targets: Tensor, device: Device, dtype: Dtype) -> None:
@@ -26,14 +27,18 @@ class CapturedTrainer(Trainer):
         self.replay: Callable[[], object] = self.device.graph([self._run_step])
 
     def _run_step(self) -> None:
-        # Drop old gradients, so that the capture places gradients in the graph's memory. Do not store the loss: its
-        # autograd nodes would stay bound to the stream used before the capture.
+        # Drop old gradients, so that the capture allocates the gradients in the graph's memory. Do not store the loss,
+        # because its autograd nodes would stay bound to the stream that was used before the capture.
         self.optimiser.zero_grad(set_to_none=True)
         self.loss().backward()
         self.optimiser.step()
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return a replay's gradients, as `Trainer.gradients` does; nan if the replay does not change the weights."""
+        """Launch the graph on another batch and return its gradients, as `Trainer.gradients` does.
+
+        The gradients are nan if the graph does not change the weights. Afterwards, the weights and the batch are
+        restored.
+        """
         trained = [parameter.data for parameter in self.model.parameters() if parameter.requires_grad]
         places = [self.inputs, self.targets, *trained]
         saved = [place.clone() for place in places]

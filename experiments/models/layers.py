@@ -1,4 +1,4 @@
-"""Single layers from known networks, and matrix products with common shapes, for comparing vendor libraries."""
+"""Single layers from known networks, and matrix products in common shapes, to compare the libraries of vendors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Convolution:
-    """Convolution with square kernels and without bias (as in ResNet), for inputs (batch, channels, size, size)."""
+    """Convolution as in ResNet, with square kernels and without bias, for inputs (batch, channels, size, size)."""
 
     channels: int
     filters: int
@@ -21,7 +21,7 @@ class Convolution:
     stride: int = 1
 
     def module(self, **where: Any) -> nn.Module:
-        """Make the layer. where: device and dtype."""
+        """Make the layer; `where` gives the device and the dtype."""
         padding = self.kernel // 2
         return nn.Conv2d(self.channels, self.filters, self.kernel, self.stride, padding, bias=False, **where)
 
@@ -31,19 +31,19 @@ class Convolution:
 
     @property
     def depth(self) -> int:
-        """Number of terms in the sum for an output element."""
+        """Number of products that are summed for one output element."""
         return self.channels * self.kernel**2
 
     def positions(self, batch: int) -> int:
-        """Count how often a pass uses each weight, which is the number of terms in the weight's gradient."""
+        """Return how often a forward pass uses each weight; the weight's gradient is a sum of as many terms."""
         return batch * ((self.size - 1) // self.stride + 1) ** 2
 
     def flop(self, batch: int) -> float:
-        """Return the FLOP in one forward pass (products only)."""
+        """Return the FLOP in one forward pass, which consists of multiply-adds only."""
         return 2.0 * self.positions(batch) * self.filters * self.depth
 
     def elements(self, batch: int) -> int:
-        """Count the numbers in input, weights and output."""
+        """Return the number of elements in the input, the weights and the output."""
         images = batch * self.channels * self.size**2
         return images + self.filters * self.depth + self.positions(batch) * self.filters
 
@@ -56,7 +56,7 @@ class Lstm:
     length: int
 
     def module(self, **where: Any) -> nn.Module:
-        """Make the layer. where: device and dtype."""
+        """Make the layer; `where` gives the device and the dtype."""
         return nn.LSTM(self.hidden, self.hidden, **where)
 
     def inputs(self, batch: int) -> tuple[int, ...]:
@@ -65,19 +65,19 @@ class Lstm:
 
     @property
     def depth(self) -> int:
-        """Number of terms in a gate's sum: all input features and all states."""
+        """Number of products that are summed for one gate: one for each input feature and one for each state."""
         return 2 * self.hidden
 
     def positions(self, batch: int) -> int:
-        """Count how often a pass uses each weight, which is the number of terms in the weight's gradient."""
+        """Return how often a forward pass uses each weight; the weight's gradient is a sum of as many terms."""
         return batch * self.length
 
     def flop(self, batch: int) -> float:
-        """Return the FLOP in one forward pass: only products, with four gates per cell."""
+        """Return the FLOP in the matrix products of one forward pass, with four gates per cell."""
         return 2.0 * self.positions(batch) * 4 * self.hidden * self.depth
 
     def elements(self, batch: int) -> int:
-        """Count the numbers in input, weights and output."""
+        """Return the number of elements in the input, the weights and the output."""
         return 2 * self.positions(batch) * self.hidden + 4 * self.hidden * self.depth
 
 
@@ -89,7 +89,7 @@ class Product:
     width: int
 
     def positions(self, batch: int) -> int:
-        """Count how often the product uses each weight."""
+        """Return how often the product uses each weight (each element of the second operand)."""
         return batch
 
     def flop(self, batch: int) -> float:
@@ -97,13 +97,13 @@ class Product:
         return 2.0 * batch * self.depth * self.width
 
     def elements(self, batch: int) -> int:
-        """Count the numbers in both operands and the result."""
+        """Return the number of elements in both operands and the result."""
         return batch * self.depth + self.depth * self.width + batch * self.width
 
 
 Layer = Convolution | Lstm
 
-# ResNet-50's stages (He et al. 2016, "Deep residual learning for image recognition", table 1).
+# Convolutions from each stage of ResNet-50 (He et al. 2016, "Deep residual learning for image recognition", table 1).
 CONVOLUTIONS = {
     "conv1-7x7": Convolution(3, 64, 7, 224, stride=2),
     "conv2-1x1": Convolution(64, 256, 1, 56),
@@ -113,7 +113,7 @@ CONVOLUTIONS = {
     "conv4-3x3": Convolution(256, 256, 3, 14),
     "conv5-3x3": Convolution(512, 512, 3, 7),
 }
-# Typical sizes in machine translation and speech recognition.
+# LSTM layers in typical sizes for machine translation and speech recognition.
 LSTMS = {"256-cells": Lstm(256, 50), "512-cells": Lstm(512, 50), "1024-cells": Lstm(1024, 50)}
 PRODUCTS = {
     "1024x1024": Product(1024, 1024),
@@ -126,7 +126,7 @@ PRODUCTS = {
 
 
 def find_layer(layer: str, shape: str) -> Layer | Product | None:
-    """Find a layer by kind and shape name; None if absent."""
+    """Return the layer of this kind with this shape's name; None if there is no such layer."""
     tables: dict[str, Mapping[str, Layer | Product]] = {
         "convolution": CONVOLUTIONS, "lstm": LSTMS, "product": PRODUCTS,
     }  # fmt: skip
@@ -134,14 +134,17 @@ def find_layer(layer: str, shape: str) -> Layer | Product | None:
 
 
 def layer_output(module: nn.Module, x: Tensor) -> Tensor:
-    """Return the layer's output; for an LSTM, the states at all steps."""
+    """Return the layer's output; for an LSTM, this is the hidden states at all steps."""
     out = module(x)
     result: Tensor = out[0] if isinstance(out, tuple) else out
     return result
 
 
 def output_and_gradients(module: nn.Module, x: Tensor, above: Tensor | None) -> list[Tensor]:
-    """Return the output and, if an output gradient `above` is given, also the gradients for input and weights."""
+    """Return the output and, if `above` is given, also the gradients for the input and for each weight tensor.
+
+    above: gradient for the output.
+    """
     if above is None:
         with torch.no_grad():
             return [layer_output(module, x)]

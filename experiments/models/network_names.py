@@ -1,4 +1,4 @@
-"""Network names for experiment parameters, readable without importing PyTorch."""
+"""Network names for experiment parameters, in a module that does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ KINDS = (Model, shapes.Name)
 
 
 def model_names(hint: Any) -> list[str]:
-    """List the names that a parameter with this type takes, including the placeholder for user models."""
+    """Return the allowed names for a parameter with the type `hint`, including the placeholder for all user models."""
     return [*(shapes.shapes() if hint == shapes.Name else [*SMALL, *networks()]), user_models.OWN]
 
 
 def expand_model_name(hint: Any, name: str) -> list[str]:
-    """Return the models that a name in a preset stands for: all user models for the placeholder, else one model."""
+    """Return the models for a name in a preset: all user models for the placeholder, otherwise only the named model."""
     if name != user_models.OWN:
         return [name]
     return list(user_models.models("shape" if hint == shapes.Name else "class"))
 
 
 def has_attention(model: str) -> bool:
-    """True if the model is a transformer: a small network, or a network from the catalogue."""
+    """Return True if the model (a small network, or a network from the catalogue) is a transformer."""
     network = networks().get(model)
     return network.family == "transformer" if network else "gpt" in model

@@ -1,4 +1,4 @@
-"""Operations that the host requests from a device, with their inputs and a check of the result."""
+"""Operations that a host can offload to a device, with their inputs and a check of their results."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     import torch
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Number of rows of a product that are checked entry by entry. The check by C x is only for products with more rows:
-# the sums for fewer rows could all cancel almost completely.
+# Number of rows of a product that are checked entry by entry. Only products with more rows are also checked by C x: with
+# fewer rows, all the sums in C x might cancel almost completely.
 CHECKED_ROWS = 16
 Call = Callable[[], "torch.Tensor"]
 
 
 class Request(ABC):
-    """An operation on a device with one of its libraries.
+    """Operation on a device, computed by one of the device's libraries.
 
-    inputs: shapes of the inputs to transfer. elements: count of numbers transferred, including the result.
-    flop: FLOP each time the operation is applied. tolerance: largest accepted error.
+    inputs: shapes of the inputs, which are transferred to the device. elements: number of transferred elements in the
+    inputs and the result. flop: FLOP per operation. tolerance: largest accepted relative error.
     """
 
     inputs: Sequence[tuple[int, ...]]
@@ -40,11 +40,14 @@ class Request(ABC):
 
     @abstractmethod
     def bind(self, *data: torch.Tensor) -> Call:
-        """Make a callable that computes from the current values of `data`, without transfer. Raises Unsupported."""
+        """Return a callable that computes the result from the values that `data` has at the time of the call.
+
+        data: inputs on the device; the callable transfers nothing. Raises Unsupported if the library cannot compute.
+        """
 
     @abstractmethod
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        """Return the relative error, compared with float64."""
+        """Return the relative error of `result`, compared with the result in float64."""
 
     def draw_inputs(self) -> list[torch.Tensor]:
         """Draw random inputs on the device."""
@@ -55,7 +58,7 @@ class Request(ABC):
 
 
 class Elementwise(Request):
-    """Sigmoid y = 1 / (1 + exp(-x)) on m numbers, in one pass."""
+    """Sigmoid y = 1 / (1 + exp(-x)) of m numbers."""
 
     flop = 0.0
 
@@ -68,7 +71,7 @@ class Elementwise(Request):
         if dtype is Dtype.TF32:
             raise Unsupported("TF32 exists only inside matrix units of NVIDIA GPUs")
         self.inputs, self.elements = [(m,)], 2 * m
-        # Four operations round (exponential, sum, quotient, result), and no cancellation amplifies their errors.
+        # Rounding occurs four times (exponential, sum, quotient, result), and no cancellation amplifies the errors.
         self.tolerance = 4 * dtype.unit_roundoff
 
     def bind(self, *data: torch.Tensor) -> Call:
@@ -83,7 +86,7 @@ class Elementwise(Request):
 
 
 class Product(Request):
-    """Matrix product C = A @ B, (m, k) by (k, n), for which both operands are transferred."""
+    """Matrix product C = A @ B with shapes (m, k) and (k, n), for which both operands are transferred."""
 
     def __init__(self, device: Device, backend: str, dtype: Dtype, m: int, n: int, k: int) -> None:
         super().__init__(device, backend, dtype)
@@ -95,7 +98,11 @@ class Product(Request):
         return self.device.matmul(self.backend, a, b, self.dtype)
 
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        """Compare CHECKED_ROWS rows entry by entry; in a larger product, also compare C x with A (B x) (Freivalds)."""
+        """Return the larger error of two checks.
+
+        The first CHECKED_ROWS rows are compared entry by entry. If there are more rows, C x is compared with A (B x) for
+        a random vector x (Freivalds' method).
+        """
         import torch
 
         a, b, c = map(self._to_float64, (*data, result))
@@ -107,10 +114,10 @@ class Product(Request):
 
 
 class Layers(Request):
-    """Linear layers whose weights stay on the device, as in serving, so that only the rows are transferred.
+    """Linear layers whose weights stay on the device, as in serving, so that only their input and output are moved.
 
-    One layer computes y = x W, two compute y = relu(x W1) W2. x has the shape (rows, widths[0]),
-    W has (widths[i], widths[i + 1]).
+    One layer computes y = x W, and two layers compute y = relu(x W1) W2. x has the shape (rows, widths[0]), and the
+    weights of layer i have the shape (widths[i], widths[i + 1]).
     """
 
     def __init__(self, device: Device, backend: str, dtype: Dtype, rows: int, widths: Sequence[int]) -> None:
@@ -143,7 +150,7 @@ class Layers(Request):
         return forward
 
     def _pack_weights(self, rows: int) -> list[torch.Tensor]:
-        """Pack the weights once into oneDNN's layout."""
+        """Return the weights in oneDNN's own layout, so that the calls need not convert them."""
         import torch
 
         if self.device.kind != "cpu":

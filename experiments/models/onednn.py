@@ -11,7 +11,7 @@ from experiments.backends.pytorch import onednn_linear
 
 
 class _Product(torch.autograd.Function):
-    """y = x w^T + bias in float32: forward and backward use oneDNN's inner product."""
+    """Function y = x w^T + bias in float32, whose forward and backward pass use oneDNN's inner product."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -42,7 +42,10 @@ class Linear(nn.Linear):
 
 
 def use_onednn(model: nn.Module) -> nn.Module:
-    """Switch linear layers to oneDNN in place, with the same weights, and return the model. Raises Unsupported."""
+    """Make all linear layers in `model` use oneDNN, with the same weights, and return the same model.
+
+    Raises Unsupported if PyTorch has no oneDNN.
+    """
     onednn_linear(torch.float32)
     for module in model.modules():
         if type(module) is nn.Linear:

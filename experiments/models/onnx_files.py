@@ -1,4 +1,4 @@
-"""ONNX files in float32, or with products in 8-bit integers."""
+"""ONNX files of networks in float32, or with matrix products in 8-bit integers."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from typing import Any
 from experiments import hardware
 from experiments.workload import Dtype, Unsupported
 
-# Largest file size in bytes, a limit of protocol buffers, which ONNX files consist of.
+# Largest file size in bytes. ONNX files are protocol buffers, which have this limit.
 MOST_BYTES = 2 * 10**9
-# Operators to quantise dynamically, and operators to quantise statically, in convolutional networks only: convolutions
-# gain from 8 bits only with static input ranges.
+# CONVOLUTIONS: operators to quantise in convolutional networks. They use static input ranges, because convolutions gain
+# from 8 bits only with static ranges. QUANTISED: operators to quantise in all other networks, with dynamic ranges.
 QUANTISED, CONVOLUTIONS = ("MatMul", "Gemm", "LSTM", "Attention"), ("Conv", "MatMul", "Gemm")
-# Number of batches for finding static input ranges.
+# Number of batches from which the static input ranges are found.
 CALIBRATED = 4
 
 
 def onnx_file(name: str, batch: int, quantised: bool = False) -> Path:
-    """Export the network `name`, with weights drawn from seed 0, for a batch size; keep the latest network's files.
+    """Return an ONNX file with the network `name` for a batch size, with weights drawn from seed 0.
 
-    Uses PyTorch's tracing exporter (`dynamo=False`), which takes a tenth of the newer exporter's time. Its files run as
-    fast (within noise on the small networks), and every weight in them can be quantised, while the newer exporter's
-    shape annotations make the quantiser fail. Raises Unsupported if the file would be too large.
+    Only the files of the latest network are kept. PyTorch's tracing exporter (`dynamo=False`) writes them: it takes a
+    tenth of the newer exporter's time, and its files run as fast (within noise on the small networks). Every weight in
+    its files can be quantised, while the newer exporter's shape annotations make the quantiser fail.
+    Raises Unsupported if the file would be too large.
     """
     folder = Path(_network_folder(name).name)
     path = folder / f"{batch}{'-int8' * quantised}.onnx"
@@ -41,9 +42,9 @@ def onnx_file(name: str, batch: int, quantised: bool = False) -> Path:
 
 
 def has_static_ranges(name: str) -> bool:
-    """True for convolutional networks, which use calibrated input ranges in 8 bits.
+    """Return True for convolutional networks, whose input ranges in 8 bits are fixed by calibration.
 
-    With these ranges, transformers would lose too much accuracy (measured errors: ViT 5%, CLIP 9%).
+    Fixed ranges would cost transformers too much accuracy (measured errors: ViT 5%, CLIP 9%).
     """
     from experiments.models.zoo import ZOO
 
@@ -52,7 +53,7 @@ def has_static_ranges(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _network_folder(name: str) -> tempfile.TemporaryDirectory[str]:
-    """Make a folder for a network's files, removed when another network replaces it or the process ends."""
+    """Make a folder for a network's files, which is removed when another network gets a folder or the process ends."""
     return tempfile.TemporaryDirectory(prefix=f"{name}-onnx-")
 
 
@@ -77,10 +78,10 @@ def _export(name: str, batch: int, path: Path) -> None:
 
 
 def _quantise_convolutions(name: str, batch: int, path: Path) -> None:
-    """Quantise to 8 bits: weights with a scale per output channel, and inputs with ranges from calibration batches.
+    """Write the network to `path` in 8 bits, with a scale per output channel and input ranges from CALIBRATED batches.
 
-    Uses ONNX Runtime's quantiser and a format that ONNX Runtime and OpenVINO read (https://onnxruntime.ai/docs/performance/
-    model-optimizations/quantization.html).
+    Uses ONNX Runtime's quantiser, and a format (QDQ) that ONNX Runtime and OpenVINO can read:
+    https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
     """
     import onnxruntime
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
@@ -108,9 +109,9 @@ def _quantise_convolutions(name: str, batch: int, path: Path) -> None:
 
 
 def _has_overflowing_sums() -> bool:
-    """True on an x86 core without VNNI.
+    """Return True on an x86 core without VNNI instructions.
 
-    Such cores add pairs of products in 16 bits, which overflow with 8-bit weights:
+    These cores add pairs of products in 16 bits, and the sums overflow if the weights use all 8 bits:
     https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html
     """
     instructions = hardware.cpu().get("simd", [])
@@ -118,9 +119,9 @@ def _has_overflowing_sums() -> bool:
 
 
 def _quantise_dynamically(model: Path, path: Path) -> None:
-    """Quantise weights to 8 bits, and let the runtime quantise product inputs with a range found at each call.
+    """Write the network to `path` with weights in 8 bits; the runtime finds the input ranges anew in each call.
 
-    Uses ONNX Runtime's quantiser, since PyTorch will remove its own.
+    Uses ONNX Runtime's quantiser, because PyTorch will remove its own quantiser.
     """
     from onnxruntime.quantization import QuantType, quantize_dynamic
 

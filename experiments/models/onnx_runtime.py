@@ -1,4 +1,4 @@
-"""ONNX Runtime sessions on CPUs and NVIDIA GPUs."""
+"""Networks that run in ONNX Runtime, on CPUs and NVIDIA GPUs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ CUDA = "CUDAExecutionProvider"
 
 
 def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -> Call:
-    """Load the network `name`, with weights drawn from seed 0, on the device for batches of this size.
+    """Load the network `name` on the device and return a callable that maps a batch of inputs to the outputs.
 
-    dtype: float32, tf32 (only on a GPU), or int8 (only on a CPU; `onnx_file` quantises the network). threads: 0 for
-    ONNX Runtime's default. Raises Unsupported for other formats and for models that exceed the file size limit.
+    The weights are drawn from seed 0. batch: number of samples in each call. dtype: float32, tf32 (only on a GPU), or
+    int8 (only on a CPU, with a network quantised by `onnx_file`). threads: number of CPU threads; 0 for ONNX Runtime's
+    default. Raises Unsupported for other formats and for models that exceed the file size limit.
     """
     import onnxruntime
     import torch
@@ -47,7 +48,7 @@ def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -
 
 
 def _cuda_provider(device: Device, dtype: Dtype, providers: list[str]) -> tuple[str, dict[str, Any]]:
-    """Return the CUDA provider for a GPU, with its options. Raises Unsupported if the build has no CUDA."""
+    """Return ONNX Runtime's name for CUDA, and its options. Raises Unsupported if ONNX Runtime has no CUDA."""
     import torch
 
     if device.maker != "NVIDIA":
@@ -57,13 +58,13 @@ def _cuda_provider(device: Device, dtype: Dtype, providers: list[str]) -> tuple[
     return CUDA, {
         "device_id": device.name.partition(":")[2],
         "use_tf32": str(int(dtype is Dtype.TF32)),
-        # Use torch's stream, so that copies are ordered with computations.
+        # Compute on torch's stream, so that torch's copies and the computations run in order.
         "user_compute_stream": str(torch.cuda.current_stream(device.name).cuda_stream),
     }
 
 
 def bind_session(loaded: Any, kind: str, index: str) -> Call:
-    """Return a callable for tensors on a device; every call overwrites the same output."""
+    """Return a callable that maps inputs on a device to the output; every call overwrites the same output tensor."""
     import numpy as np
     import torch
 

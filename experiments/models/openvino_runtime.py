@@ -1,4 +1,4 @@
-"""OpenVINO sessions on the CPU."""
+"""Networks that run in OpenVINO, on the CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# Beginnings of error lines that only name a place in OpenVINO's code.
+# Lines in OpenVINO's error messages that begin like this name only a location in its code, not the reason.
 PLACES = ("Exception from", "Check '", "FrontEnd API", "Model wasn't")
 PRECISIONS = {Dtype.FLOAT32: "f32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "f16"}
 
@@ -19,13 +19,13 @@ PRECISIONS = {Dtype.FLOAT32: "f32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "f16"
 def session(
     name: str, batch: int, dtype: Dtype, threads: int, alone: bool = True
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Load the network `name`, with weights drawn from seed 0, for batches of this size.
+    """Load the network `name`, with weights drawn from seed 0, and return a callable that maps inputs to outputs.
 
-    dtype: computation format; weights, inputs and outputs are passed in float32. int8 is only for convolutional
-    networks, in which OpenVINO chooses the format for everything besides products. threads: 0 for OpenVINO's default.
-    alone: True if this process runs one session at a time; otherwise, threads are not pinned, since OpenVINO would pin
-    all sessions to the same cores. Raises Unsupported for formats that OpenVINO lacks, or does not use on this
-    processor.
+    batch: number of samples in each call. dtype: number format of the computation; inputs and outputs are in float32.
+    int8 is only for the convolutions in convolutional networks; OpenVINO chooses the format of all other operators.
+    threads: number of threads; 0 for OpenVINO's default. alone: True if this process runs only one session at a time;
+    otherwise threads are not pinned to cores, because OpenVINO would pin all sessions to the same cores.
+    Raises Unsupported for formats that OpenVINO lacks or does not use on this processor.
     """
     import openvino
     import torch
@@ -60,7 +60,7 @@ def session(
 
 
 def _convolution_precision(compiled: Any) -> str:
-    """Return int8 if all convolutions run in 8 bits, else the name of another format in which a convolution runs."""
+    """Return int8 if all convolutions run in 8 bits; otherwise return another format in which a convolution runs."""
     layers = [
         {key: value.value for key, value in layer.get_rt_info().items()}
         for layer in compiled.get_runtime_model().get_ops()

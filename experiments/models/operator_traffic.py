@@ -1,6 +1,7 @@
-"""FLOP, memory traffic and time per operator in a step.
+"""FLOP, memory traffic and time of each operator in a step.
 
-Bytes are the minimum for an unfused operator: every input read once, every output written once.
+The memory traffic is the minimum for operators that are not fused: every input is read once, and every output is
+written once.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from experiments.devices import Device
 from experiments.models import profiling
 from experiments.workload import ProfileError
 
-# Operators that read only indexed rows from their first tensor.
+# Operators that read only some rows of their first tensor, chosen by an index.
 _PICKS = ("embedding", "index_select", "index", "gather", "take")
 # Operators that overwrite a tensor without reading it.
 _OVERWRITES = ("copy_", "zero_", "fill_", "normal_", "uniform_", "_foreach_zero_", "_foreach_copy_", "index_copy_")
-# Operators that write their last operand to the rows given by an index, for example to update a cache.
+# Operators that write their last operand into some rows of a tensor, chosen by an index (for example, into a cache).
 _PUTS = ("index_copy_",)
 _EMPTY = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
 _MARK = "operator "
@@ -35,12 +36,14 @@ _MARK = "operator "
 
 @dataclass
 class Operator:
-    """An operator call below autograd.
+    """Call of an operator, recorded below autograd.
 
-    name: PyTorch's name. shapes: input shapes. flop: from a formula for products, convolutions, attention and
-    recurrent layers; for other operators the minimum, one per output element. product: True if `flop` is from a
-    formula. touched: (address, bytes) for each memory block read or written; empty for views. seconds: nan if not
-    timed.
+    name: PyTorch's name of the operator. shapes: shapes of the input tensors.
+    flop: FLOP by a formula for products, convolutions, attention and recurrent layers; for all other operators, the
+        minimum of one FLOP per output element.
+    product: True if `flop` comes from a formula.
+    touched: (address, bytes) for each memory block that the operator reads or writes; empty for views.
+    seconds: duration; nan if the operator was not timed.
     """
 
     name: str
@@ -52,17 +55,17 @@ class Operator:
 
     @property
     def bytes(self) -> float:
-        """Bytes read and written."""
+        """Number of bytes that the operator reads and writes."""
         return sum(size for _, size in self.touched)
 
     @property
     def intensity(self) -> float:
-        """FLOP per byte, defined only if `bytes` is positive."""
+        """FLOP per byte; raises ZeroDivisionError if the operator moves no bytes."""
         return self.flop / self.bytes
 
 
 class _Recorder(TorchDispatchMode):
-    """Mode that records every operator; if `marked`, also wraps each in a uniquely named profiler range."""
+    """Mode that records every operator call; if `marked`, each call gets its own profiler range with a unique name."""
 
     def __init__(self, marked: bool = False) -> None:
         super().__init__()
@@ -72,7 +75,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-            # Outside autograd, composite operators arrive whole: decompose them, and record their parts.
+            # Decompose a composite operator, which arrives here as a whole outside autograd, and record its parts.
             with self:
                 return func.decompose(*args, **kwargs)
         if self.marked:
@@ -85,7 +88,7 @@ class _Recorder(TorchDispatchMode):
 
 
 def record_operators(call: Callable[[], object]) -> list[Operator]:
-    """Record the operators in one call, in order."""
+    """Run `call` once and return its operators in order of execution."""
     recorder = _Recorder()
     with recorder:
         call()
@@ -93,18 +96,18 @@ def record_operators(call: Callable[[], object]) -> list[Operator]:
 
 
 def total_traffic(call: Callable[[], object]) -> tuple[float, float]:
-    """Sum FLOP and bytes over the operators in one call."""
+    """Run `call` once and return (FLOP, bytes read and written), summed over its operators."""
     operators = record_operators(call)
     return sum(operator.flop for operator in operators), sum(operator.bytes for operator in operators)
 
 
 def time_operators(call: Callable[[], object], device: Device, calls: int) -> list[Operator]:
-    """Time the operators in `calls` successive calls with torch's profiler, on the device where they run.
+    """Run `call` once for warm-up and then `calls` times, and return the operators, timed by torch's profiler.
 
-    GPU: time in the kernels that an operator launches. CPU: time until the operator returns, without PyTorch's
-    overhead around it. Excludes a warm-up call, which pays for the profiler's start. Raises ProfileError if an
-    operator has no event or kernels are lost (detecting lost kernels takes 2 calls), Unsupported if the profiler
-    does not support the device.
+    On a GPU, an operator's time is the time of the kernels that it launches. On a CPU, it is the time until the
+    operator returns, without PyTorch's overhead around the operator. The warm-up call is left out, since it includes
+    the profiler's start. Raises ProfileError if the profiler lost operators or kernels (lost kernels can be detected
+    only with at least 2 calls), Unsupported if the profiler does not support the device.
     """
     recorder = _Recorder(marked=True)
     first = 0
@@ -120,7 +123,7 @@ def time_operators(call: Callable[[], object], device: Device, calls: int) -> li
     on_cpu = profiling.device_activity(device) is ProfilerActivity.CPU
     kernels: list[str] = []
     for event in profiling.record_events(run, device):
-        # Skip the GPU's record for the range: its kernels count where they were launched.
+        # Skip the GPU's event for a profiler range, because kernels count in the host event that launched them.
         if not event.name.startswith(_MARK) or event.device_type != DeviceType.CPU:
             continue
         number = int(event.name.removeprefix(_MARK))
@@ -137,17 +140,18 @@ def time_operators(call: Callable[[], object], device: Device, calls: int) -> li
 
 
 def _kernel_names(event: Any) -> list[str]:
-    """List the kernels that an operator launched, directly or through inner operators."""
+    """Return the names of the kernels that an operator launched, directly or through inner operators."""
     return [kernel.name for kernel in event.kernels] + [
         name for inner in event.cpu_children for name in _kernel_names(inner)
     ]
 
 
 def cached_share(operators: Sequence[Operator], capacity: float) -> float:
-    """Return the share of bytes in a repeated step that hit an LRU cache with `capacity` bytes.
+    """Return the fraction of a repeated step's bytes that hit a cache of `capacity` bytes (least recently used).
 
-    A memory block hits if the cache has room for the block and all bytes touched since its last use (reuse distance:
-    Mattson et al. 1970, IBM Systems Journal 9(2):78). The first of two passes only fills the cache.
+    A memory block is a hit if the cache has room for the block and for all bytes touched since its last use, the reuse
+    distance (Mattson et al. 1970, IBM Systems Journal 9(2):78). The operators are simulated twice: the first time fills
+    the cache, and only the second time counts.
     """
     recent: OrderedDict[int, float] = OrderedDict()
     cached = total = 0.0
@@ -162,7 +166,10 @@ def cached_share(operators: Sequence[Operator], capacity: float) -> float:
 
 
 def _reuse_distance(recent: OrderedDict[int, float], address: int, capacity: float) -> float:
-    """Sum the bytes touched since this block; infinity if they exceed the capacity, or the block was never touched."""
+    """Return the number of bytes touched since the last use of the block at `address`.
+
+    Return infinity if they exceed the capacity, or if the block was never used.
+    """
     distance = 0.0
     for other in reversed(recent):
         if other == address:
@@ -200,7 +207,7 @@ def _make_operator(func: Any, args: Any, kwargs: Any, out: Any) -> Operator:
 
 
 def _operands(func: Any, name: str, args: Any, kwargs: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Sort operands into (read, changed in place, overwritten)."""
+    """Return three lists of operands: only read, changed in place (read and written), and overwritten unread."""
     read: list[Tensor] = []
     changed: list[Tensor] = []
     overwritten: list[Tensor] = []
@@ -223,7 +230,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _address(tensor: Tensor) -> int:
-    """Return the address of a tensor's storage, or an id if the storage has no memory."""
+    """Return the address of a tensor's storage, or an id of the storage if it has no memory (as for fake tensors)."""
     storage = tensor.untyped_storage()
     try:
         return storage.data_ptr() or storage._cdata
@@ -232,12 +239,15 @@ def _address(tensor: Tensor) -> int:
 
 
 def _bytes_by_address(tensors: Iterable[Tensor]) -> dict[int, float]:
-    """Sum bytes per storage; identical views count once, and no storage exceeds its size."""
+    """Return the bytes of the tensors, summed for each storage.
+
+    Identical views of a storage count once, and the sum is at most the storage's size.
+    """
     views: dict[int, dict[Any, float]] = {}
     storages: dict[int, float] = {}
     for tensor in tensors:
         address = _address(tensor)
-        # A dimension with stride 0 repeats the same elements, which count once.
+        # Leave out dimensions with stride 0, which repeat the same elements.
         elements = math.prod(size for size, stride in zip(tensor.shape, tensor.stride(), strict=True) if stride)
         views.setdefault(address, {})[(tensor.storage_offset(), tensor.shape, tensor.stride())] = (
             elements * tensor.element_size()
@@ -247,7 +257,7 @@ def _bytes_by_address(tensors: Iterable[Tensor]) -> dict[int, float]:
 
 
 def _read_bytes(name: str, read: Sequence[Tensor], created: Sequence[Tensor]) -> dict[int, float]:
-    """Sum bytes read per storage; for tables, only the looked-up rows."""
+    """Return the bytes read, summed for each storage; for operators in _PICKS, only the chosen rows count."""
     if name not in _PICKS or not read:
         return _bytes_by_address(read)
     table, *indices = read
@@ -257,10 +267,11 @@ def _read_bytes(name: str, read: Sequence[Tensor], created: Sequence[Tensor]) ->
 
 
 def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> float | None:
-    """Count the FLOP in a product, convolution, attention or recurrent layer; None for other operators."""
+    """Return the FLOP in a product, convolution, attention or recurrent layer; None for other operators."""
     packet = func._overloadpacket
     if packet is torch.ops.aten.convolution_backward:
-        # Each gradient takes as much FLOP as the forward pass. torch's counter overcounts grouped weight gradients.
+        # Count the FLOP of the forward pass once for each gradient. torch's own formula for this operator counts too
+        # much for the weight gradients of grouped convolutions.
         output_gradient, x, weight = args[:3]
         forward = conv_flop_count(x.shape, weight.shape, output_gradient.shape, transposed=args[7])
         return float(forward * sum(args[10][:2]))
@@ -268,13 +279,13 @@ def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> flo
         return float(flop_registry[packet](*args, **kwargs, out_val=out))
     tensors = list(_tensors(args))
     if "scaled_dot_product" in name:
-        # Full attention as in torch's counter, though a causal kernel may skip half.
+        # Count full attention, as torch's counter does, although a causal kernel may skip half of it.
         if "backward" in name:
             return float(sdpa_backward_flop_count(*(tensor.shape for tensor in tensors[:4])))
         return float(sdpa_flop_count(*(tensor.shape for tensor in tensors[:3])))
     if "rnn" in name and tensors and tensors[0].dim() == 3:
-        # Arguments are the input (steps, batch, features) and, for each layer and direction, matrices (gates,
-        # features). The backward pass takes the FLOP twice, for gradients of inputs and of weights.
+        # The arguments are the input (steps, batch, features) and, for each layer and direction, weight matrices
+        # (gates, features). The backward pass takes twice the FLOP: for the gradients of inputs and of weights.
         steps = tensors[0].shape[0] * tensors[0].shape[1]
         weights = sum(matrix.numel() for matrix in _weight_matrices(args))
         return 2.0 * steps * weights * (2 if "backward" in name else 1)
@@ -282,6 +293,9 @@ def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> flo
 
 
 def _weight_matrices(args: Any) -> list[Tensor]:
-    """Find a recurrent layer's weight matrices: a list for cuDNN and MIOpen, separate arguments for oneDNN."""
+    """Return a recurrent layer's weight matrices from its arguments.
+
+    cuDNN and MIOpen take the weights as one list, oneDNN takes them as separate arguments.
+    """
     weights = args[1] if isinstance(args[1], list | tuple) else args[1:3]
     return [tensor for tensor in _tensors(weights) if tensor.dim() == 2]

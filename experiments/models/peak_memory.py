@@ -1,4 +1,4 @@
-"""Peak memory during a call."""
+"""Measurement of the peak memory during a call."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import torch
 
 from experiments.devices import Device
 
-# Smallest growth in bytes that is accurate to 10%: Linux counts each thread's pages in batches.
+# Smallest growth in bytes that is accurate to 10%. Linux updates the count of a process's pages in batches per thread,
+# so smaller values would be less accurate.
 LEAST_GROWTH = 16 << 20
 
 
 def peak_bytes(call: Callable[[], object], device: Device, held: float) -> float | None:
-    """Return peak bytes in use during a call; None if the system or device does not report them.
+    """Return the largest number of bytes in use during a call; None if the system or device does not report it.
 
-    On an accelerator, this is PyTorch's peak allocation, which includes tensors from before the call. On a CPU (Linux),
-    it is `held`, the bytes in use before the call, plus the growth in resident memory; None if the growth is below
-    LEAST_GROWTH. The allocator first returns its cached memory to the system, so that this memory counts as growth when
-    it is used again.
+    On an accelerator, this is PyTorch's peak allocation, which includes tensors from before the call. On a CPU, it is
+    `held` (the bytes in use before the call) plus the growth of the process's resident memory; None if this growth is
+    below LEAST_GROWTH. Before the call, the allocator returns unused memory to the system, so that this memory counts
+    as growth when the call uses it again.
     """
     if device.name == "cpu":
         growth = _peak_growth(call)
@@ -36,11 +37,11 @@ def peak_bytes(call: Callable[[], object], device: Device, held: float) -> float
 
 
 def _peak_growth(call: Callable[[], object]) -> float | None:
-    """Return peak growth in resident memory in bytes; None if the system does not report it."""
+    """Return the peak growth of the resident memory during a call, in bytes; None if the system does not report it."""
     gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # reset the peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # reset the peak (VmHWM) to the current value
         before = _status_bytes("VmRSS")
     except (AttributeError, KeyError, OSError):
         return None

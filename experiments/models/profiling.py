@@ -1,8 +1,8 @@
-"""Complete profiles from torch's profiler: accelerator kernels are summed only if none was lost.
+"""Profiles from torch's profiler that are rejected if accelerator kernels were lost.
 
-Kineto registers its clock anew for every session. In later sessions the first kernel records then carry times from
-another clock and are dropped, more in every session (pytorch#192021). On AMD GPUs, Kineto may record no kernels at all
-(kineto#1338).
+Kineto, the library behind the profiler, registers its clock anew for every session. In later sessions, the first kernel
+records therefore carry times from another clock and are dropped, and every session drops more (pytorch#192021). On AMD
+GPUs, Kineto may record no kernels at all (kineto#1338).
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from contract import running_time
 from experiments.devices import Device
 from experiments.workload import Dtype, ProfileError, Unsupported
 
-# Number of dummy kernels at the start of each session, which Kineto may lose without harm.
+# Number of dummy kernels at the start of each session. They are the first kernels, which Kineto may lose.
 HEAD_KERNELS = 100
-# Pause in seconds before and after the mark, longer than the difference between host and device clocks.
+# Pause in seconds before and after the mark that separates the dummy kernels from the profiled call. The pause is longer
+# than the difference between the clocks of host and device.
 GAP_S = 5e-3
 MARK = "head of the profile ends"
-# Minimum calls per profile, by device kind: on an accelerator, only a comparison of equal calls shows lost kernels.
+# Smallest number of calls per profile, by device kind. On an accelerator, lost kernels show only by a comparison of at
+# least two equal calls.
 FEWEST_CALLS = {"cpu": 1, "gpu": 2}
 
 
@@ -37,12 +39,18 @@ def device_activity(device: Device) -> Any:
 
 
 def is_kernel(event: Any) -> bool:
-    """True for a kernel, copy or fill on an accelerator, not for operators and ranges, which repeat kernel times."""
+    """Return True if the event is a kernel, copy or fill on an accelerator.
+
+    Return False for events on the host, and for profiler ranges, which would count the kernels' time again.
+    """
     return event.device_type != DeviceType.CPU and not event.is_user_annotation
 
 
 def call_count(call: Callable[[], object], device: Device, usual: int, slow_s: float) -> int:
-    """Time one call and return the call count to profile: `usual`, or the minimum if the call exceeds `slow_s`."""
+    """Time one call and return the number of calls to profile.
+
+    This number is `usual`, or the smallest number in FEWEST_CALLS if the call takes more than `slow_s` seconds.
+    """
     begun = running_time.now()
     call()
     device.synchronise()
@@ -50,9 +58,10 @@ def call_count(call: Callable[[], object], device: Device, usual: int, slow_s: f
 
 
 def record_events(call: Callable[[], object], device: Device) -> list[Any]:
-    """Profile a call and return host and device events, ordered by start.
+    """Profile a call, and return its events on the host and the device, in order of their start.
 
-    Raises Unsupported if the profiler does not support the device, ProfileError if it lost all dummy kernels.
+    Raises Unsupported if the profiler does not support the device, ProfileError if it lost all dummy kernels and perhaps
+    kernels of the call.
     """
     activity = device_activity(device)
     if activity is ProfilerActivity.CPU:
@@ -74,7 +83,10 @@ def record_events(call: Callable[[], object], device: Device) -> list[Any]:
 
 
 def events_after_mark(events: Iterable[Any], device: str) -> list[Any]:
-    """Select events that began after the mark. Raises ProfileError if all dummy kernels are lost."""
+    """Return the events that began after the mark, which follows the dummy kernels in `record_events`.
+
+    Raises ProfileError if all dummy kernels are lost, because then kernels after the mark may be lost too.
+    """
     recorded = list(events)
     if not any(map(is_kernel, recorded)):
         raise ProfileError(f"the profiler recorded no kernel of {device}")
@@ -88,7 +100,10 @@ def events_after_mark(events: Iterable[Any], device: str) -> list[Any]:
 
 
 def require_all_kernels(kernels: Sequence[str], calls: int) -> None:
-    """Raise ProfileError unless all kernel counts are multiples of `calls` (equal calls launch equal kernels)."""
+    """Raise ProfileError if the number of kernels with the same name is not a multiple of `calls`.
+
+    Equal calls launch equal kernels, so another number shows that the profiler lost kernels.
+    """
     if not kernels:
         raise ProfileError("the profiler recorded no kernel after the mark")
     for name, count in Counter(kernels).items():
