@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Number of rows of a product that are checked entry by entry. Only products with more rows are also checked by C x: with
-# fewer rows, all the sums in C x might cancel almost completely.
+# Number of rows of a product that are checked entry by entry. Only products with more rows are also checked by C x:
+# with fewer rows, all the sums in C x might cancel almost completely.
 CHECKED_ROWS = 16
 Call = Callable[[], "torch.Tensor"]
 
@@ -100,8 +100,8 @@ class Product(Request):
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
         """Return the larger error of two checks.
 
-        The first CHECKED_ROWS rows are compared entry by entry. If there are more rows, C x is compared with A (B x) for
-        a random vector x (Freivalds' method).
+        The first CHECKED_ROWS rows are compared entry by entry. If C has more rows, C x is compared with A (B x) for a
+        random vector x (Freivalds' method).
         """
         import torch
 

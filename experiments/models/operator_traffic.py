@@ -230,7 +230,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _address(tensor: Tensor) -> int:
-    """Return the address of a tensor's storage, or an id of the storage if it has no memory (as for fake tensors)."""
+    """Return the address of a tensor's storage, or an id of the storage if it has no memory."""
     storage = tensor.untyped_storage()
     try:
         return storage.data_ptr() or storage._cdata

@@ -21,8 +21,8 @@ from experiments.workload import Dtype, ProfileError, Unsupported
 
 # Number of dummy kernels at the start of each session. They are the first kernels, which Kineto may lose.
 HEAD_KERNELS = 100
-# Pause in seconds before and after the mark that separates the dummy kernels from the profiled call. The pause is longer
-# than the difference between the clocks of host and device.
+# Pause in seconds before and after the mark that separates the dummy kernels from the profiled call. The pause is
+# longer than the difference between the clocks of host and device.
 GAP_S = 5e-3
 MARK = "head of the profile ends"
 # Smallest number of calls per profile, by device kind. On an accelerator, lost kernels show only by a comparison of at
@@ -60,8 +60,8 @@ def call_count(call: Callable[[], object], device: Device, usual: int, slow_s: f
 def record_events(call: Callable[[], object], device: Device) -> list[Any]:
     """Profile a call, and return its events on the host and the device, in order of their start.
 
-    Raises Unsupported if the profiler does not support the device, ProfileError if it lost all dummy kernels and perhaps
-    kernels of the call.
+    Raises Unsupported if the profiler does not support the device, ProfileError if it lost all dummy kernels, because
+    then it may have lost kernels of the call too.
     """
     activity = device_activity(device)
     if activity is ProfilerActivity.CPU:

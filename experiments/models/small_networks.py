@@ -1,4 +1,4 @@
-"""The study's own small networks, each readable on one screen."""
+"""Small networks written for this study, each short enough to read on one screen."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ class Residual(nn.Module):
 class ResNet(nn.Module):
     """ResNet-20 (He et al. 2016, "Deep residual learning for image recognition", section 4.2) on 28x28 grey images.
 
-    Three stages of three residual blocks with 16, 32 and 64 filters on 28x28, 14x14 and 7x7
-    pixels. Shortcuts are projections where the shape changes (option B in the paper).
+    The network has three stages of three residual blocks each. The stages have 16, 32 and 64 filters and work on 28x28,
+    14x14 and 7x7 pixels. Shortcuts are projections where the shape changes (option B in the paper).
     """
 
     FILTERS, BLOCKS = (16, 32, 64), 3
@@ -143,7 +143,8 @@ class Gpt(nn.Module):
 class Lstm(nn.Module):
     """Byte-level language model with two LSTM layers of 256 cells; returns next-byte logits (batch * length, 256).
 
-    A byte takes about as many multiply-adds as in `gpt-1m` (within a tenth), but bytes are processed one by one.
+    A byte takes as many multiply-adds as in the transformer `gpt-1m`, within a tenth. Unlike the transformer, this
+    network processes the bytes one by one.
     """
 
     WIDTH, LAYERS = 256, 2

@@ -1,4 +1,4 @@
-"""Operators in a training step, and the share spent in products."""
+"""Operators in a training step, and the share of FLOP and time that the step spends in matrix products."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from experiments.devices import Device
 from experiments.models import operator_traffic, profiling
 
 Operator = tuple[str, tuple[tuple[int, ...], ...]]
-# A step's operators with shapes, and the share of its FLOP in products.
+# Record of a step: its operators (name, input shapes), and the share of its FLOP in products.
 Step = tuple[list[Operator], float]
 
-# Products, convolutions, attention and recurrent layers, as PyTorch's profiler names them.
+# Parts of the names that PyTorch's profiler gives to products, convolutions, attention and recurrent layers.
 _PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "matmul", "linear", "conv", "attention", "scaled_dot", "einsum", "rnn")
 
 
 def record_step(step: Callable[[], object]) -> Step:
-    """Run `step` once and record its operators."""
+    """Run `step` once, and return its operators and the share of its FLOP in products."""
     operators = operator_traffic.record_operators(step)
     total = sum(operator.flop for operator in operators)
     products = sum(operator.flop for operator in operators if operator.product)
@@ -30,21 +30,23 @@ def record_step(step: Callable[[], object]) -> Step:
 
 
 def repeat_share(steps: Sequence[Step]) -> tuple[float, float]:
-    """Return (share of steps with the same operators as the step before, share of products in the last step's FLOP).
+    """Return (share of steps with the same operators as the step before, share of the last step's FLOP in products).
 
-    steps: at least two.
+    steps: at least two records. The first step has no step before it, so it does not count.
     """
     equal = sum(this[0] == last[0] for last, this in pairwise(steps))
     return equal / (len(steps) - 1), steps[-1][1]
 
 
 def profile_metrics(step: Callable[[], object], device: Device, steps: int) -> dict[str, float]:
-    """Profile `steps` equal steps after a warm-up by the caller; an accelerator needs at least two.
+    """Profile `steps` equal steps, and return metrics by name. The caller has to run warm-up steps before.
 
-    kernel_time: seconds per step in the accelerator's kernels, copies and fills; in the rest of a step, the accelerator
-    waits for the host. matmul_time_share: share of products, convolutions, attention and recurrent layers in the self
-    time of all operators, on the device where they run; interpreter time between operators does not count. Raises
-    ProfileError if kernels are lost, Unsupported if the profiler does not support the device.
+    steps: number of steps, on an accelerator at least two.
+    kernel_time: seconds per step in the accelerator's kernels, copies and fills (only on an accelerator). For the
+        remaining time of a step, the accelerator waits for the host.
+    matmul_time_share: share of the operators' time on their device that products, convolutions, attention and recurrent
+        layers take. The interpreter's time between operators does not count.
+    Raises ProfileError if kernels are lost, Unsupported if the profiler does not support the device.
     """
 
     def call() -> None:
@@ -65,7 +67,7 @@ def _product_share(events: Iterable[Any], column: str) -> float:
     products = total = 0.0
     for event in events:
         if event.device_type != DeviceType.CPU:
-            continue  # a kernel's time also counts in its operator
+            continue  # the time of a kernel already counts in its operator
         self_time = float(getattr(event, column))
         total += self_time
         if event.name.startswith(("aten::", "mkldnn::")) and any(name in event.name for name in _PRODUCTS):

@@ -1,4 +1,4 @@
-"""Text generation: prefill and decode with a KV cache, models with seeded weights, and float64 reference logits."""
+"""Text generation by prefill and decode with a KV cache, seeded weights for models, and reference logits in float64."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from experiments.devices import Device
 from experiments.workload import Dtype, Unsupported, largest_error, relative_error
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Number of texts to check per batch.
+# Number of texts in a batch whose logits are checked.
 CHECKED = 2
 
 
 @contextlib.contextmanager
 def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
-    """Context in which new models draw their weights from seed 0, on the device and in this format.
+    """Set seed 0, the device and the number format with which models that are made in this context draw their weights.
 
     Raises Unsupported for formats in which PyTorch cannot draw weights.
     """
@@ -37,13 +37,19 @@ def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
 
 
 def set_tf32(device: Device, dtype: Dtype) -> None:
-    """Allow or forbid TF32 for float32 on a GPU. The switch is global, so each measurement must set it."""
+    """Allow TF32 for products of float32 on a GPU if `dtype` is TF32, else forbid it.
+
+    The switch holds for the whole process, so each measurement must set it.
+    """
     if device.kind == "gpu":
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype is Dtype.TF32
 
 
 def exact_logits(model: nn.Module, inputs: Tensor, device: Device) -> Tensor:
-    """Compute the output (rows, classes) in float64, on the device if it supports that, and return it on the CPU."""
+    """Compute the model's output (rows, classes) in float64, and return it in host memory.
+
+    The computation runs on the device if the device supports float64, else on the CPU.
+    """
     where = device.name if device.supports_float64 else "cpu"
     exact = inputs.to(where)
     with torch.no_grad():
@@ -61,7 +67,10 @@ class CachedNetwork:
         self.cache: Any = StaticCache(config=network.config, max_cache_len=max_tokens)
 
     def read(self, ids: Tensor) -> Tensor:
-        """Append `ids` (texts, tokens) to the cache and return next-token logits (texts, vocabulary)."""
+        """Process the tokens `ids` (texts, tokens), append them to the cache, and return the next token's logits.
+
+        The logits have the shape (texts, vocabulary).
+        """
         with torch.no_grad():
             out = self.network(ids, past_key_values=self.cache, use_cache=True, logits_to_keep=1)
         self.length += ids.shape[1]
@@ -78,9 +87,9 @@ class CachedNetwork:
 class Generator:
     """Prefill and decode for a catalogue network on random texts.
 
-    prefill: process all tokens at once. decode: process the last token per text, with earlier tokens in the cache.
-    Both return the same next-token logits (texts, vocabulary); every call does the same work.
-    draw: draws texts (texts, tokens).
+    `prefill` processes all tokens at once. `decode` processes the last token of each text, with the earlier tokens in
+    the cache. They return the same logits (texts, vocabulary) for the next token, and every call does the same work.
+    draw: returns random texts (texts, tokens).
     """
 
     def __init__(self, model: Any, draw: Callable[[], Tensor], device: Device) -> None:
@@ -90,19 +99,20 @@ class Generator:
         self.prefill()
 
     def prefill(self) -> Tensor:
-        """Refill the cache and return next-token logits."""
+        """Fill the cache anew with all tokens and return the next token's logits."""
         self.cached.truncate(0)
         return self.cached.read(self.tokens)
 
     def decode(self) -> Tensor:
-        """Compute the same logits from each text's last token and the cached earlier tokens."""
+        """Process each text's last token, with the earlier tokens in the cache, and return the next token's logits."""
         self.cached.truncate(self.tokens.shape[1] - 1)
         return self.cached.read(self.tokens[:, -1:])
 
     def error(self, phase: str) -> float:
-        """Return the relative logit error on fresh texts, compared with float64.
+        """Return the relative error of the logits on new texts, compared with float64.
 
-        Decode is preceded by prefill to fill the cache; prefill is followed by decode to check the cache.
+        phase: `decode`, which needs a prefill before it to fill the cache, or `prefill`. The check of `prefill` also
+        decodes a token, because wrong values in the cache show only then; the larger error counts.
         """
         self.tokens.copy_(self.draw())
         if phase == "prefill":

@@ -1,4 +1,4 @@
-"""Training step phases, their memory and profile metrics, and gradient checks."""
+"""Phases of a training step, with metrics of their memory and time, and a check of their gradients."""
 
 from __future__ import annotations
 
@@ -20,24 +20,27 @@ from experiments.models.compiled import compile_call
 from experiments.models.zoo import Entry
 from experiments.workload import Dtype, Profile
 
-# Steps per round in which operators are recorded and compared, by device kind: recording costs mostly host time, so
-# GPUs get fewer.
+# Number of steps whose operators `observe` compares with the next step's operators, by device kind. GPUs get fewer
+# steps, because recording costs mostly host time.
 TRACED_STEPS = {"cpu": 8, "gpu": 2}
-# Steps per profile.
+# Number of steps per profile.
 PROFILED_STEPS = 4
 # Seconds per step above which only the minimum number of steps is recorded and profiled.
 SLOW_S = 0.05
-# FLOP limit for the float64 reference. A batch that would exceed the limit repeats fewer distinct samples.
+# Largest FLOP of the float64 reference in a gradient check. If different samples in the whole batch would exceed this
+# limit, the batch repeats fewer different samples.
 CHECKED_FLOP = 1e10
-# If a step takes more than WHOLE_FLOP per sample (text decoders only), the check uses the loss over the first
-# CHECKED_TOKENS tokens. Later tokens do not affect this loss, so the reference omits them.
+# If a step takes more than WHOLE_FLOP per sample, the gradient check uses the loss over the first CHECKED_TOKENS tokens
+# only. All models of this size are text decoders, in which later tokens do not affect this loss, so the float64
+# reference omits the later tokens.
 WHOLE_FLOP, CHECKED_TOKENS = 1e12, 32
 
 
 def make_model(entry: Entry, device: Device, dtype: Dtype) -> nn.Module:
-    """Make a model for training; its weights are drawn on the device, which is fast for large models.
+    """Make a model for training, and draw its weights on the device, which is fast for large models.
 
-    Trained weights are in float32. Frozen weights (of models with LoRA) are in bfloat16 if `dtype` is, else in float32.
+    Trained weights are in float32. Frozen weights, which only models with LoRA adapters have, are in bfloat16 if
+    `dtype` is bfloat16, else in float32.
     """
     before = torch.get_default_dtype()
     half = dtype is Dtype.BFLOAT16 and entry.counts.trained is not None
@@ -49,15 +52,15 @@ def make_model(entry: Entry, device: Device, dtype: Dtype) -> nn.Module:
         torch.set_default_dtype(before)
 
 
-# Target value that excludes a token from the loss: PyTorch's default `ignore_index`.
+# Target value for tokens that do not count in the loss, which is PyTorch's default `ignore_index`.
 IGNORED = -100
 
 
 class Trainer:
-    """Model with an optimiser (Adam by default) and a batch on the device; methods run the phases of a training step.
+    """Model, optimiser and batch on a device, with methods that run the phases of a training step.
 
-    tuned: use the fused optimiser, which updates all weights in one pass. channels_last: use this memory format for the
-    model and its images.
+    The optimiser is Adam, unless the model names another optimiser. tuned: True to use the fused optimiser, which
+    updates all weights in one pass. channels_last: True to use this memory format for the model and its images.
     """
 
     def __init__(
@@ -78,7 +81,7 @@ class Trainer:
         self.optimiser: torch.optim.Optimizer = optimiser(weights, lr=1e-4, fused=tuned or None)
         self.call: Callable[[Tensor], Tensor] = self.model
         self.set_batch(inputs, targets)
-        self.slow = False  # until `observe` has timed a step
+        self.slow = False  # holds until `observe` has timed a step
         if device.kind == "gpu":
             torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = dtype is Dtype.TF32
 
@@ -89,16 +92,19 @@ class Trainer:
             self.inputs = self.inputs.contiguous(memory_format=torch.channels_last)
 
     def compile(self, threads: int) -> None:
-        """Compile for this batch, thread count and format with `torch.compile`. Raises Unsupported if it fails."""
+        """Compile the model with `torch.compile` for the current batch and `threads` CPU threads.
+
+        Raises Unsupported if the compilation fails.
+        """
 
         def first_step(call: Callable[[Tensor], Tensor]) -> None:
             self.call = call
-            self.step()  # compiles forward and backward
+            self.step()  # compiles the forward and the backward pass
 
         compile_call(self.model, threads, first_step)
 
     def autocast(self) -> torch.autocast:
-        """Return an autocast context for products in the trainer's format."""
+        """Return a context in which products use bfloat16 if this is the trainer's format."""
         return torch.autocast(self.device.name.partition(":")[0], torch.bfloat16, self.dtype is Dtype.BFLOAT16)
 
     def loss(self) -> Tensor:
@@ -126,7 +132,7 @@ class Trainer:
         self.update()
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Compute `flat_gradients` on another batch; keep weights and the current batch."""
+        """Return `flat_gradients` for another batch, without a change of the weights or the current batch."""
         batch = self.inputs, self.targets
         self.set_batch(inputs, targets)
         self.optimiser.zero_grad(set_to_none=True)
@@ -139,16 +145,17 @@ class Trainer:
         return gradients
 
     def persistent_bytes(self) -> float:
-        """Sum the bytes kept between steps: weights, optimiser state, batch."""
+        """Return the number of bytes that stay in use between steps, for weights, optimiser state and batch."""
         tensors = [*self.model.state_dict().values(), self.inputs, self.targets]
         for state in self.optimiser.state.values():
             tensors += [value for value in state.values() if isinstance(value, Tensor)]
         return float(sum(tensor.nbytes for tensor in tensors))
 
     def observe(self, operators: bool) -> Mapping[str, tuple[float, str]]:
-        """Measure peak memory in a step, if the system reports it.
+        """Return metrics of a step as (value, unit) by name: `peak_memory`, if the system reports it, and others.
 
-        operators: also return `repeat_share` and `matmul_flop_share`, for steps that run PyTorch's own operators.
+        operators: True to add the metrics `repeat_share` and `matmul_flop_share`, which need steps that run PyTorch's
+        own operators.
         """
         metrics: dict[str, tuple[float, str]] = {}
         steps: list[step_profile.Step] = []
@@ -173,9 +180,9 @@ class Trainer:
         return metrics
 
     def profile(self, operators: bool) -> Profile | None:
-        """Make a profile of kernel time (on a GPU) and, with `operators`, of the products' share in operator time.
+        """Return a profile of `kernel_time` (on a GPU) and `matmul_time_share` (if `operators` is set).
 
-        None if the profile would be empty.
+        `step_profile.profile_metrics` defines these metrics. Return None if the profile would be empty.
         """
         units = {"kernel_time": "s"} if self.device.kind == "gpu" else {}
         if operators:
@@ -183,7 +190,7 @@ class Trainer:
 
         def measure() -> Mapping[str, float]:
             if self.device.kind == "gpu":
-                self.step()  # new model: the first step allocates Adam's moments
+                self.step()  # the model is new, and its first step allocates Adam's moments
             fewest = profiling.FEWEST_CALLS[self.device.kind]
             steps = fewest if self.slow else profiling.call_count(self.step, self.device, PROFILED_STEPS, SLOW_S)
             return step_profile.profile_metrics(self.step, self.device, steps)
@@ -192,12 +199,13 @@ class Trainer:
 
 
 def least_error(trainer: Trainer, draw: Callable[[int], Any], step_flop: float, tolerance: float) -> float:
-    """Return the gradient error on a fresh batch; if it exceeds the tolerance, the least error on up to three batches.
+    """Return the gradient error on a new batch, or the least error on up to three batches if it exceeds the tolerance.
 
-    Gradients of ReLU and max-pooling jump at a kink, and rounding sometimes moves a value across the kink (in about 1
-    of 10 batches with 256 images, with an error of a thousandth). Wrong computations fail on every batch.
+    The gradients of ReLU and max-pooling jump at a kink, and rounding sometimes moves a value across a kink. This
+    happens in about 1 of 10 batches with 256 images and causes an error of about 0.001. A wrong computation has a large
+    error on every batch.
 
-    draw: draws a given number of samples. step_flop: FLOP of a step per sample.
+    draw: returns (inputs, targets) for a number of samples. step_flop: FLOP per sample in a training step.
     """
     error = math.inf
     batch = len(trainer.inputs)
@@ -212,19 +220,20 @@ def least_error(trainer: Trainer, draw: Callable[[int], Any], step_flop: float, 
 
 
 def _largest_divisor(number: int, most: float) -> int:
-    """Find the largest divisor up to `most`, or 1."""
+    """Return the largest divisor of `number` that is at most `most`, but at least 1."""
     return max((part for part in range(1, number + 1) if number % part == 0 and part <= most), default=1)
 
 
 def gradient_error(
     trainer: Trainer, inputs: Tensor, targets: Tensor, times: int = 1, tokens: int | None = None
 ) -> float:
-    """Return the relative gradient error on a fresh batch, compared with the same model in float64.
+    """Return the relative error of the trainer's gradients for these samples, compared with the model in float64.
 
-    The trainer's batch repeats the samples `times` times, so that errors in large batches show. The reference computes
-    each sample once, which saves work: repetition changes neither mean loss, gradients nor batch norm statistics. The
-    reference runs on the device if that supports float64, else on the CPU. The trainer keeps its weights and its batch.
-    tokens: number of leading tokens per text that count in the loss; None for all.
+    The trainer computes a batch that repeats the samples `times` times, so that errors that occur only in large batches
+    show. The reference computes each sample once, to save work: repetition changes neither the mean loss nor the
+    gradients nor the statistics of batch norm. The reference runs on the device if the device supports float64, else on
+    the CPU. The trainer's weights and its own batch stay the same.
+    tokens: number of tokens at the beginning of each text that count in the loss; None for all tokens.
     """
     where = trainer.device.name if trainer.device.supports_float64 else "cpu"
     leading, expected = inputs, targets
@@ -239,14 +248,15 @@ def gradient_error(
 
 
 def exact_gradients(model: nn.Module, inputs: Tensor, targets: Tensor, where: str) -> Tensor:
-    """Compute `flat_gradients` for the mean cross entropy in float64, on a copy.
+    """Return the gradients of the mean cross entropy, computed in float64 on a copy of the model.
 
-    Frozen weights are converted one by one on use: a whole large model in float64 would not fit in memory.
+    where: name of the device that computes. Frozen weights are converted to float64 one by one when they are used,
+    because a whole large model in float64 would not fit in memory.
     """
     frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
     if not frozen:
         reference = copy.deepcopy(model)
-        reference.zero_grad(set_to_none=True)  # the copy includes gradients
+        reference.zero_grad(set_to_none=True)  # drop the gradients that the copy contains
         reference = reference.to(where).double()
         cross_entropy(reference(inputs), targets).backward()
         return flat_gradients(reference)
@@ -261,7 +271,7 @@ def exact_gradients(model: nn.Module, inputs: Tensor, targets: Tensor, where: st
 
 
 class Float64Layers(TorchFunctionMode):
-    """Mode in which linear layers with narrower weights, and embeddings, compute in float64."""
+    """Mode in which embeddings, and linear layers whose weights are not in float64, return results in float64."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is linear and args[1].dtype is not torch.float64:
@@ -271,7 +281,7 @@ class Float64Layers(TorchFunctionMode):
 
 
 class _Float64Product(torch.autograd.Function):
-    """y = x w^T in float64 with a gradient for x only: frozen weights, no bias."""
+    """Function y = x w^T in float64 without bias. Only x gets a gradient, because the weights w are frozen."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -284,5 +294,5 @@ class _Float64Product(torch.autograd.Function):
 
 
 def flat_gradients(model: nn.Module) -> Tensor:
-    """Concatenate all gradients in float64, in host memory."""
+    """Return all gradients of a model as one vector in float64, in host memory."""
     return torch.cat([p.grad.flatten().cpu().double() for p in model.parameters() if p.grad is not None])

@@ -1,8 +1,8 @@
 """Small complete training jobs on real data that end at a target accuracy on held-out data.
 
-A job does everything that a training script does: read and prepare data, make the model,
-draw shuffled batches, step, and evaluate. Only imports are excluded, since the process has
-done them before.
+A job does everything that a training script does: it reads and prepares the data, makes the model, draws shuffled
+batches, takes training steps, and tests the accuracy. Only imports do not count, because the process has imported all
+modules before.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from experiments.workload import Dtype
 Samples = tuple[Tensor, Tensor]
 
 SPLIT_SEED = 0
-# Image side in pixels for ImageNet networks.
+# Width and height in pixels of the images that ImageNet networks take.
 PHOTOGRAPH = 224
 
 
 def passages(length: int) -> Samples:
-    """Cut the text into consecutive passages (n, length) and next-byte targets (shifted by one)."""
+    """Cut the text from `real_data` into consecutive passages (n, length), with each byte's next byte as target."""
     tokens = real_data.text_tokens.__wrapped__()
     cut = tokens[: (len(tokens) - 1) // length * length].view(-1, length)
     following = tokens[1 : cut.numel() + 1].view(-1, length)
@@ -40,11 +40,12 @@ def passages(length: int) -> Samples:
 
 @dataclass(frozen=True)
 class Job:
-    """Network training until the accuracy on held-out samples reaches the target.
+    """Job that trains a network until the accuracy on held-out samples reaches the target.
 
-    samples: reads and prepares all (inputs, targets) anew. rate: Adam's step size.
-    held: number of held-out samples. every: steps between tests. most: maximum steps.
-    enter: transforms a batch's inputs before they enter the model.
+    samples: function that reads and prepares all (inputs, targets) anew. batch: samples per step.
+    rate: Adam's learning rate. target: required accuracy. held: number of held-out samples.
+    every: number of steps between tests of the accuracy. most: number of steps after which the job ends in any case.
+    enter: function that transforms a batch's inputs before they enter the model.
     """
 
     model: str
@@ -63,7 +64,7 @@ class Job:
 
     @property
     def test_batches(self) -> int:
-        """Batches per test."""
+        """Number of batches of held-out samples in each test of the accuracy."""
         return -(-self.held // self.batch)
 
 
@@ -71,7 +72,8 @@ class Job:
 class Fit:
     """Job that fits a scikit-learn model once.
 
-    model: makes the model. target: required accuracy on held-out samples. held: number of held-out samples.
+    model: function that makes the model. samples: function that reads and prepares all (inputs, targets) anew.
+    target: required accuracy on held-out samples. held: number of held-out samples.
     """
 
     model: Callable[[], Any]
@@ -81,7 +83,7 @@ class Fit:
 
 
 def enlarge_images(images: Tensor) -> Tensor:
-    """Scale grey images (n, 1, height, width) to ImageNet size with three channels."""
+    """Enlarge grey images (n, 1, height, width) to (n, 3, PHOTOGRAPH, PHOTOGRAPH), with three equal channels."""
     return interpolate(images, size=PHOTOGRAPH, mode="bilinear").expand(-1, 3, -1, -1)
 
 
@@ -102,14 +104,14 @@ JOBS: dict[str, Job] = {
 
 
 def make_boosting() -> Any:
-    """Make gradient-boosted trees (scikit-learn's histogram method, default settings)."""
+    """Make a model of gradient-boosted trees, by scikit-learn's histogram method with its default settings."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier()
 
 
 def make_logistic() -> Any:
-    """Make a logistic regression on standardised columns."""
+    """Make a model that standardises all columns and then fits a logistic regression."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -125,7 +127,7 @@ FITS: dict[str, Fit] = {
 
 
 def split_samples(samples: Samples, held: int) -> tuple[Samples, Samples]:
-    """Split into (training samples, held-out samples)."""
+    """Split samples at random, with a fixed seed, into (training samples, `held` held-out samples)."""
     inputs, targets = samples
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(SPLIT_SEED))
     training, held_out = order[held:], order[:held]
@@ -133,7 +135,7 @@ def split_samples(samples: Samples, held: int) -> tuple[Samples, Samples]:
 
 
 class Learner:
-    """A job on a device: data, trainer and batch order."""
+    """State of a job on a device: its data, its trainer and the order of its batches."""
 
     def __init__(self, job: Job, device: Device, dtype: Dtype) -> None:
         self.job, self.device = job, device
@@ -147,14 +149,17 @@ class Learner:
         self.order = self._batch_indices()
 
     def _batch_indices(self) -> Iterator[Tensor]:
-        """Yield sample indices per batch, reshuffling for every pass and dropping an incomplete last batch."""
+        """Yield the sample indices of each batch, endlessly.
+
+        Each pass over the samples shuffles them anew, and drops a last batch that would be incomplete.
+        """
         while True:
             order = torch.randperm(len(self.targets), device=self.device.name)
             for begin in range(0, len(order) - self.job.batch + 1, self.job.batch):
                 yield order[begin : begin + self.job.batch]
 
     def draw(self) -> None:
-        """Take the next batch."""
+        """Give the next batch to the trainer."""
         chosen = next(self.order)
         self.trainer.set_batch(self.job.enter(self.inputs[chosen]), self.targets[chosen])
 
@@ -172,7 +177,10 @@ class Learner:
 
 
 def run_job(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
-    """Run a job from reading data to its target accuracy or last step; return seconds, steps, tests and accuracy."""
+    """Run a job, from reading the data to the test that reaches the target accuracy or follows the last step.
+
+    Return the metrics job_time (seconds), steps, tests (number of accuracy tests) and accuracy (in the last test).
+    """
     device.synchronise()
     begun = running_time.now()
     learner = Learner(job, device, dtype)
@@ -190,7 +198,7 @@ def run_job(job: Job, device: Device, dtype: Dtype) -> dict[str, float]:
 
 
 def run_fit(task: Fit) -> dict[str, float]:
-    """Run a fit from reading data to testing; return seconds and accuracy on held-out samples."""
+    """Read the data, fit the model and test it; return the metrics job_time (seconds) and accuracy."""
     begun = running_time.now()
     (inputs, targets), (held_out, labels) = (
         (rows.flatten(1).numpy(), classes.numpy()) for rows, classes in split_samples(task.samples(), task.held)

@@ -26,7 +26,7 @@ from experiments.workload import Dtype
 
 Images = tuple[Tensor, Tensor]
 
-# Learning rate of which every `rate` below is a multiple, and momentum.
+# BASE_RATE: learning rate for a `rate` of 1; every `rate` below is a multiple of it. MOMENTUM: the optimiser's momentum.
 BASE_RATE, MOMENTUM = 0.05, 0.9
 SPLIT_SEED = 1
 HIDDEN, CHANNELS = 64, (1, 8, 16)
@@ -34,9 +34,10 @@ HIDDEN, CHANNELS = 64, (1, 8, 16)
 
 @dataclass(frozen=True)
 class Task:
-    """Image set, and the number of images for training and for validation; the remaining images are for testing.
+    """Image set with the target accuracy of a training run.
 
-    target: validation accuracy that ends the time to target.
+    training: number of images for training. validation: number of images for validation; the remaining images are for
+    testing. target: accuracy on the validation images at which `Run.target_s` ends.
     """
 
     images: Callable[[], Images]
@@ -64,8 +65,8 @@ class Split:
 class Run:
     """Results of a training run.
 
-    training_s: training seconds, without evaluation between epochs.
-    target_s: training seconds up to the end of the first epoch that reached the target accuracy; None if no epoch did.
+    training_s: seconds of training, without the validation after each epoch. updates: number of training steps.
+    target_s: `training_s` at the end of the first epoch that reached the target accuracy; None if no epoch reached it.
     """
 
     test_accuracy: float = 0.0
@@ -77,7 +78,7 @@ class Run:
 
 @cache
 def split_images(name: str, device: str) -> Split:
-    """Split a task's images and move them to a device (torch's name)."""
+    """Split the images of the task `name`, and move them to the device with torch's name `device`."""
     task = TASKS[name]
     images, labels = task.images()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
@@ -87,7 +88,10 @@ def split_images(name: str, device: str) -> Split:
 
 
 def make_network(model: str, pixels: int) -> nn.Module:
-    """Make an MLP with two hidden layers, or two convolutions with pooling, for square images with `pixels` pixels."""
+    """Make a network for square grey images with `pixels` pixels.
+
+    The network is an MLP with two hidden layers if `model` is "mlp", else two convolutions with pooling.
+    """
     if model == "mlp":
         widths = [pixels, HIDDEN, HIDDEN]
         hidden = [layer for i, o in pairwise(widths) for layer in (nn.Linear(i, o), nn.ReLU())]
@@ -100,19 +104,26 @@ def make_network(model: str, pixels: int) -> nn.Module:
 
 
 def make_trainer(name: str, model: str, rate: float, device: Device, dtype: Dtype, seed: int) -> Trainer:
-    """Make a trainer, with weights drawn from `seed`; rate: learning rate, in multiples of BASE_RATE."""
+    """Make a trainer for a model and a task, with weights drawn from `seed`.
+
+    name: name of the task. rate: learning rate, in multiples of BASE_RATE.
+    """
     images, labels = split_images(name, device.name).training
     torch.manual_seed(seed)
     network = make_network(model, images[0].numel()).to(device.name)
     trainer = Trainer(network, images[:1], labels[:1], device, dtype)
-    # On CPUs, interpreter overhead dominates: update all weights in one fused call.
+    # Update all weights in one fused call on CPUs, where the interpreter's overhead would take most of the time.
     fused = device.kind == "cpu" or None
     trainer.optimiser = torch.optim.SGD(network.parameters(), lr=BASE_RATE * rate, momentum=MOMENTUM, fused=fused)
     return trainer
 
 
 def train(name: str, model: str, batch: int, rate: float, epochs: int, device: Device, dtype: Dtype, seed: int) -> Run:
-    """Train for `epochs` passes over the training images, in batches, shuffled by `seed`."""
+    """Train for `epochs` passes over a task's training images, and return the results.
+
+    name: name of the task. batch: images per step. rate: learning rate, in multiples of BASE_RATE. seed: for the
+    initial weights and the order of the images.
+    """
     data, target = split_images(name, device.name), TASKS[name].target
     trainer = make_trainer(name, model, rate, device, dtype, seed)
     images, labels = data.training
@@ -134,6 +145,9 @@ def train(name: str, model: str, batch: int, rate: float, epochs: int, device: D
 
 @torch.no_grad()
 def accuracy(model: nn.Module, samples: Images) -> float:
-    """Return the share classified correctly: about 1 in 10 with nan weights, which always predict the same class."""
+    """Return the fraction of images that the model classifies correctly.
+
+    If training fails and makes the weights nan, the model always predicts the same class, so this is about 1 in 10.
+    """
     images, labels = samples
     return float((model(images).argmax(1) == labels).double().mean())

@@ -1,10 +1,11 @@
-"""Work and span of a forward pass, counted in its traced operator graph.
+"""Work and span of a forward pass, counted in its traced graph of operators.
 
-Tracing uses one sample of fake tensors, and splits layers into PyTorch's elementary operators: attention becomes two
+The work is the number of all calculations, the span is the length of the longest chain of dependent calculations
+(Blelloch 1996, "Programming parallel algorithms", section 2).
+
+The trace uses fake tensors for one sample, and splits layers into PyTorch's elementary operators: attention becomes two
 products and a softmax, and a recurrent layer becomes its single steps. Operators that only move, select or create data
-add no level.
-
-Blelloch 1996, "Programming parallel algorithms", section 2, defines work and span.
+do not lengthen a chain.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from experiments.models.zoo import Entry, model_without_data
 
 aten = torch.ops.aten
 
-# Operators without calculations: views that PyTorch does not mark as views, copies, look-ups, selections, constants.
+# Operators without calculations: copies, look-ups, selections, constants, and views that PyTorch does not mark as views.
 _MOVES = {
     aten._unsafe_view, aten.clone, aten._to_copy, aten.copy_, aten.cat, aten.stack, aten.embedding, aten.tril,
     aten.where, aten.zeros, aten.ones, aten.full, aten.arange, aten.scalar_tensor, aten.empty, aten.zeros_like,
@@ -40,15 +41,17 @@ _MOVES = {
 
 @dataclass(frozen=True)
 class Extent:
-    """Depth and width of an operator graph, per sample.
+    """Depth and width of an operator graph for one sample.
 
-    A calculation is one multiply-add in a product, or one output element in another operator.
+    A calculation is one multiply-add in a product, or one output element in most other operators. A level consists of
+    all operators whose longest chain of operators before them has the same length, so that they could run in parallel.
 
-    levels: operators in the longest dependency chain.
-    span: as `levels`, but an operator that sums k terms counts as 1 + log2(k) levels, rounded up: the depth of an
-        addition tree.
-    work: all calculations.
-    widest, median: calculations in the widest and in the median level. No operator in a level needs another's result.
+    levels: number of levels, which is the number of operators in the longest dependency chain.
+    span: the same number, if an operator that sums k terms counts as 1 + log2(k) levels (rounded up), because the terms
+        can be added in a tree of this depth.
+    work: number of calculations in all operators.
+    widest: number of calculations in the level with the most calculations.
+    median: median number of calculations per level.
     """
 
     levels: int
@@ -60,9 +63,9 @@ class Extent:
 
 @contextmanager
 def _decomposing_attention() -> Iterator[None]:
-    """Context in which attention and recurrences run as elementary operators."""
+    """Make attention and recurrent layers run as elementary operators inside this context."""
     with warnings.catch_warnings():
-        # Switching oneDNN off and on causes unrelated warnings about GPUs.
+        # Ignore the warnings about GPUs that PyTorch shows when oneDNN is switched off and on.
         warnings.simplefilter("ignore")
         with (
             sdpa_kernel(SDPBackend.MATH),
@@ -82,13 +85,13 @@ def trace_forward(entry: Entry) -> GraphModule:
 
         kind = torch.int64 if entry.first_input_has_gradient else torch.float32
         inputs = torch.zeros(1, *entry.sample, dtype=kind)
-        # Models may add residual branches in place: replace in-place operators by operators with results of their own.
+        # Replace in-place operators, by which some models add residual branches, by operators that make a new tensor.
         without_mutations = torch.func.functionalize(forward, remove="mutations")
         return make_fx(without_mutations)(dict(model.named_parameters()), dict(model.named_buffers()), inputs)
 
 
 def graph_extent(graph: GraphModule) -> Extent:
-    """Count levels and widths in a traced graph. Raises TypeError at an operator without a cost formula."""
+    """Compute the extent of a traced graph. Raises TypeError if an operator has no cost formula."""
     needed = _needed_nodes(graph)
     level: dict[Node, int] = {}
     depth: dict[Node, int] = {}
@@ -113,7 +116,7 @@ def graph_extent(graph: GraphModule) -> Extent:
 
 
 def _needed_nodes(graph: GraphModule) -> set[Node]:
-    """Find the nodes that the output depends on."""
+    """Return the nodes on which the graph's output depends."""
     needed: set[Node] = set()
     ahead = [node for node in graph.graph.nodes if node.op == "output"]
     while ahead:
@@ -125,14 +128,14 @@ def _needed_nodes(graph: GraphModule) -> set[Node]:
 
 
 def _result_shape(node: Any) -> torch.Size:
-    """Return the shape of a node's (first) result."""
+    """Return the shape of a node's result, or of its first result if it has several."""
     value = node.meta["val"]
     first = value[0] if isinstance(value, tuple | list) else value
     return torch.Size(first.shape)
 
 
 def _operator_cost(node: Node) -> tuple[float, float]:
-    """Return (calculations, terms per sum); (0, 1) if the operator only moves data."""
+    """Return (number of calculations, number of terms per sum); (0, 1) if the operator does not calculate."""
     function: Any = node.target
     if node.op != "call_function" or not isinstance(function, torch._ops.OpOverload):
         return 0.0, 1.0
@@ -150,7 +153,7 @@ def _operator_cost(node: Node) -> tuple[float, float]:
 
 
 def _reduction_cost(packet: Any, node: Node, size: float) -> tuple[float, float]:
-    """Return (calculations, terms per sum) for reductions other than products."""
+    """Return (number of calculations, number of terms per sum) for reductions other than products."""
     args: Any = node.args
     inputs = _result_shape(args[0])
     if packet is aten.native_layer_norm:

@@ -19,18 +19,18 @@ from experiments.models.small_networks import Cnn, Gpt, Lstm, Mlp, ResNet, WideR
 
 @dataclass(frozen=True)
 class Entry:
-    """A model with data and operation counts.
+    """Model with real data and operation counts.
 
-    model: makes the model with random weights.
-    batch: draws (inputs, targets) from real data, with replacement, for a sample count.
-    counts: weights and multiply-adds. Attention counts in full, as in `torch.utils.flop_counter`, though a causal
-        kernel may skip half.
-    sample: shape of one input sample, of integers if an embedding reads it, else of float32.
+    model: function that makes the model with random weights.
+    batch: function that draws (inputs, targets) from real data, with replacement, for a number of samples.
+    counts: number of weights and multiply-adds. Attention counts in full, as in `torch.utils.flop_counter`, although a
+        causal kernel may skip half of it.
+    sample: shape of the input for one sample, which holds integers if an embedding reads them, else float32.
     family: dense, convolutional, recurrent or transformer.
-    first_input_has_gradient: true if the first counted layer also computes its input gradient, as after an
-        embedding; a first layer that reads the data needs no input gradient.
-    images: inputs are (n, channels, height, width), so channels-last layout is possible.
-    kept: bytes per sample saved for the backward pass; None if `activation_bytes` must count them.
+    first_input_has_gradient: True if the backward pass also computes the gradient of the first product's input, as after
+        an embedding; False if the first product reads the data.
+    images: True if inputs have the shape (n, channels, height, width), so that channels-last layout is possible.
+    kept: bytes per sample saved for the backward pass; None if `activation_bytes` has to count them.
     described: the network's entry in the catalogue; None for small networks.
     """
 
@@ -46,30 +46,31 @@ class Entry:
 
     @property
     def length(self) -> int:
-        """Output rows per sample: tokens or time steps; 1 for classifiers."""
+        """Number of output rows per sample: the number of tokens or time steps, and 1 for classifiers."""
         return self.counts.output[0]
 
     @property
     def classes(self) -> int:
-        """Output width."""
+        """Number of output columns, which is the number of classes."""
         return self.counts.output[1]
 
     def parameters(self) -> int:
-        """Count the weights."""
+        """Return the number of weights."""
         return self.counts.parameters
 
     def trained_parameters(self) -> int:
-        """Count the weights that a training step changes."""
+        """Return the number of weights that a training step changes."""
         return self.counts.parameters if self.counts.trained is None else self.counts.trained
 
     def forward_flop(self, batch: int) -> float:
-        """FLOP in products and convolutions for one forward pass: 2 per multiply-add."""
+        """Return the FLOP of products and convolutions in a forward pass: 2 FLOP per multiply-add."""
         return 2.0 * batch * self.counts.macs
 
     def step_flop(self, batch: int) -> float:
-        """FLOP in products and convolutions for one training step.
+        """Return the FLOP of products and convolutions in a training step.
 
-        The forward pass takes 2 per multiply-add. Weight gradients take as much again, and so do input gradients.
+        The forward pass takes 2 FLOP per multiply-add. The gradients of the weights take as much again, and so do the
+        gradients of the inputs. If the first product reads the data, the gradient of its input is not computed.
         """
         if self.counts.step_macs is not None:
             return 2.0 * batch * self.counts.step_macs
@@ -77,18 +78,19 @@ class Entry:
         return 2.0 * batch * (3 * self.counts.macs - skipped)
 
     def activation_bytes(self) -> float:
-        """Return the bytes that each further sample saves for the backward pass, in float32.
+        """Return the number of bytes per sample that a training step in float32 saves for the backward pass.
 
-        The difference between batches of two samples and one excludes fixed costs per batch. Each storage that autograd
-        saves counts once; weights do not count. Models run on fake tensors, except recurrent models: only a real run
-        shows the size of their library's workspace.
+        This is the difference between batches of two samples and of one, which leaves out a batch's fixed costs. Each
+        storage that autograd saves counts once, and weights do not count. Models run on fake tensors, which need no
+        memory. Only recurrent models run on real tensors, because only a real run shows the size of the workspace that
+        their library saves.
         """
         return _saved_bytes(self, 2) - _saved_bytes(self, 1) if self.kept is None else self.kept
 
 
 @contextlib.contextmanager
 def model_without_data(entry: Entry) -> Iterator[nn.Module]:
-    """Make the model under FakeTensorMode: tensors have shapes but no data."""
+    """Yield the model under FakeTensorMode, in which tensors have shapes but no data."""
     with torch.device("meta"):
         model = entry.model()
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -97,9 +99,9 @@ def model_without_data(entry: Entry) -> Iterator[nn.Module]:
 
 @cache
 def _saved_bytes(entry: Entry, batch: int) -> float:
-    """Sum the bytes that autograd saves for a forward pass with loss, without weights."""
+    """Return the number of bytes that autograd saves in a forward pass and the loss; weights do not count."""
     saved: dict[int, int] = {}
-    alive: list[Tensor] = []  # live tensors keep their storage ids unique
+    alive: list[Tensor] = []  # keep the tensors alive, so that no storage id is used twice
 
     def save(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -120,7 +122,10 @@ def _saved_bytes(entry: Entry, batch: int) -> float:
 
 
 def catalogue_entry(network: catalogue.Network) -> Entry:
-    """Make an entry for a catalogue network. Loads Transformers only when the model is made."""
+    """Make an entry for a network from the catalogue.
+
+    Transformers is imported only when the model is made, a batch is drawn, or the network is not counted yet.
+    """
 
     def model() -> nn.Module:
         from experiments.models.from_transformers import CatalogueModel
@@ -156,13 +161,14 @@ def _image_entry(model: Callable[[], nn.Module], batch: Callable[[int], tuple[Te
 
 
 def _byte_entry(model: Callable[[], nn.Module], family: str, counts: Counts) -> Entry:
-    """Make an entry for a network that predicts the next byte."""
+    """Make an entry for a network that predicts the next byte of a text."""
     length = counts.output[0]
     passages = partial(real_data.text_batch, length=length)
     return Entry(model, passages, counts, (length,), family, first_input_has_gradient=True)
 
 
-# Counts come from torch's counter (see the tests), or from formulas for operators that it lacks.
+# The numbers of multiply-adds come from torch's counter (see the tests). Formulas give the numbers for operators that
+# the counter lacks.
 ZOO: dict[str, Entry] = {
     "mlp": _image_entry(Mlp, real_data.digits_batch, 8, "dense", Counts(301_066, 300_032, 32_768, (1, 10))),
     "cnn": _image_entry(Cnn, real_data.digits_batch, 8, "convolutional", Counts(66_154, 1_798_144, 18_432, (1, 10))),
@@ -178,7 +184,8 @@ ZOO: dict[str, Entry] = {
     "gpt-1m": _byte_entry(
         partial(Gpt, 128, 4, 5, 128), "transformer", Counts(1_073_536, 150_994_944, 6_291_456, (128, 256))
     ),
-    # nanoGPT's example shapes for a CPU and for a GPU (its train_shakespeare_char.py and README).
+    # Both networks have the shapes of nanoGPT's examples for a CPU and a GPU (see train_shakespeare_char.py and README
+    # in nanoGPT).
     "nanogpt-cpu": _byte_entry(
         partial(Gpt, 128, 4, 4, 64), "transformer", Counts(867_072, 56_623_104, 3_145_728, (64, 256))
     ),
