@@ -1,1 +1,1 @@
-"""Language models as GGUF files in widely used shapes, and runtimes for them."""
+"""GGUF files of language models in widely used shapes, and the runtimes that load these files."""

@@ -1,6 +1,7 @@
-"""GGUF files with random weights in exact shapes, written on first use and removed at process exit.
+"""GGUF files with random weights in the exact shapes of public models.
 
-The environment variable STUDY_MODELS names a folder to keep and reuse files instead.
+Files are written when they are first used, and removed when the process ends. If the environment variable STUDY_MODELS
+names a folder, files are kept there and used again.
 """
 
 from __future__ import annotations
@@ -22,23 +23,26 @@ from experiments.language.shapes import Format, Shape, shapes
 from experiments.workload import HarnessError
 
 FOLDER = "STUDY_MODELS"
-# Version in file names. Increase it when the content changes, to avoid reusing old files.
+# Version number in the names of kept files. Increase it whenever the content of the files changes, so that old files
+# are not used again.
 _VERSION = 1
 _PREFIX = "study-model-"
-# Free disk space to leave, in bytes.
+# Number of bytes that must stay free on the disk after a file is written.
 _SPARE = 500e6
-# File locks held until the process ends.
+# Locks on temporary files, which this process holds until it ends.
 _locks: list[int | None] = []
 
 
 def model_file(name: str, shape: Shape, kind: Format) -> Path:
-    """Return the GGUF file for a shape and format, writing it on first use. name: part of the file name.
+    """Return the path of the GGUF file for a shape and format; write the file if it does not exist.
 
-    User files are used unchanged. Raises HarnessError if the disk is too full, or a kept file is damaged.
+    name: the model's name, which becomes part of the file name. If the shape describes a user file, the path of this
+    file is returned. Raises HarnessError if the disk has too little space, or if a kept file is damaged.
     """
     if shape.file and shape == shapes().get(name):
         return shape.file
-    # Write the checked part of a user file only to a temporary file: a kept part would not follow changes.
+    # Write the reduced copy of a user file, which `token_check` needs, only to a temporary file: a kept copy would
+    # become wrong when the user file changes.
     if not (folder := os.environ.get(FOLDER)) or shape.file:
         return _temporary_file(name, shape, kind)
     path = Path(folder) / f"{_PREFIX}{name}-{kind}-v{_VERSION}.gguf"
@@ -92,7 +96,7 @@ def _require_room(folder: Path, size: float) -> None:
 
 
 def file_bytes(shape: Shape, kind: Format) -> int:
-    """Sum the bytes of a file's tensors, without the vocabulary, which adds some megabytes."""
+    """Return the number of bytes of all tensors in a file, without the vocabulary, which takes some more megabytes."""
     return sum(weights.tensor_bytes(tensor, kind, shape) for tensor in shape.tensors())
 
 
@@ -133,7 +137,7 @@ def _write_tensors(path: Path, shape: Shape, kind: Format) -> None:
     for tensor in tensors:
         writer.write_tensor_data(weights.tensor_values(tensor, kind, shape))
     writer.flush()
-    # Flush to disk now, or the system would do it during measurements.
+    # Write the file to the disk now, so that the system does not do this during measurements.
     for file in writer.fout or ():
         os.fsync(file.fileno())
     writer.close()
@@ -141,7 +145,10 @@ def _write_tensors(path: Path, shape: Shape, kind: Format) -> None:
 
 
 def _add_vocabulary(writer: gguf.GGUFWriter, shape: Shape) -> None:
-    """Add a byte-level vocabulary: a token per byte, one merge, an end token, and unused tokens up to the size."""
+    """Add a byte-level vocabulary of the shape's size.
+
+    It has a token for each byte, a token "th" with the merge that makes it, an end token, and unused tokens.
+    """
     letters = [_byte_letter(byte) for byte in range(256)]
     merged = letters[ord("t")] + letters[ord("h")]
     known = [*letters, merged, "<end>"]

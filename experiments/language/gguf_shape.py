@@ -1,4 +1,4 @@
-"""Reader for GGUF files, and the model shapes that user files describe."""
+"""Reader for the tensors in GGUF files, and for the shapes of the models in user files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from contract.errors import StudyError
 from experiments.language.shapes import Scaling, Shape
 
-# Exceptions from gguf's reader on truncated or non-GGUF files.
+# Exceptions that gguf's reader raises for truncated files, and for files that are not in the GGUF format.
 _FAULTS = (ValueError, LookupError, OverflowError, MemoryError, OSError, AssertionError)
 
 
@@ -29,12 +29,15 @@ def open_reader(path: Path) -> Any:
 
 @cache
 def file_tensors(path: Path) -> dict[str, Any]:
-    """Map a file's tensors by name, with memory-mapped data. Raises StudyError."""
+    """Return a file's tensors by name, with memory-mapped data. Raises StudyError if the file is missing or damaged."""
     return {tensor.name: tensor for tensor in open_reader(path).tensors}
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Return a file's shape and format, ready for JSON. Raises StudyError if the study cannot check the model."""
+    """Return the shape and format of the model in a file, as a dictionary for JSON.
+
+    Raises StudyError if the file is missing or damaged, or if this study does not support the model.
+    """
     reader = open_reader(path)
     try:
         fields = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("tokenizer.")}
@@ -76,13 +79,16 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def _rope_scaling(stored: dict[str, Any]) -> Scaling | None:
-    """Return Llama 3's scaling, whose factor is the largest divisor in the file's table; None without table."""
+    """Return Llama 3's scaling of rotary frequencies, or None if the file has no table of frequency divisors.
+
+    The scaling's factor is the largest divisor in the table.
+    """
     table = stored.get("rope_freqs.weight")
     return Scaling(float(np.max(table.data))) if table is not None else None
 
 
 def _require_same_tensors(path: Path, shape: Shape, stored: dict[str, Any], metadata: dict[str, Any]) -> None:
-    """Raise StudyError if tensors or rotary frequencies differ from the shape."""
+    """Raise StudyError if a file's tensors or rotary frequencies differ from those that its shape implies."""
     from experiments.language.weights import rope_factors
 
     expected = {tensor.name: tensor.shape for tensor in shape.tensors()}

@@ -1,4 +1,4 @@
-"""Timings from an installed llama-bench, read from its JSON output."""
+"""Timings by llama.cpp's benchmark program llama-bench, if it is installed."""
 
 from __future__ import annotations
 
@@ -14,26 +14,28 @@ from experiments.workload import Unsupported
 
 ABSENT = "llama-bench is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
 GPU_BACKENDS = {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"}
-# Number of timed repeats per test; llama-bench warms up before them.
+# Number of timed repeats per test. llama-bench adds a warm-up before the repeats.
 REPEATS = 5
 
 
 def program_path() -> str | None:
-    """Find llama-bench on PATH; None if absent."""
+    """Return the path of llama-bench, or None if it is not on PATH."""
     return shutil.which("llama-bench")
 
 
 def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: int) -> list[float]:
-    """Run llama-bench; return seconds per repeat for a prompt or, if `tokens` is not 0, per token decoded after it.
+    """Run llama-bench and return the seconds for each of REPEATS repeats.
 
-    Raises Unsupported if llama-bench is absent or does not support the device, RuntimeError if it fails.
+    If `tokens` is 0, a repeat processes a prompt with `prompt` tokens. Otherwise it decodes `tokens` tokens after this
+    prompt, and the result is in seconds per decoded token. Raises Unsupported if llama-bench is absent or does not
+    support the device, RuntimeError if it fails.
     """
     program = program_path()
     if program is None:
         raise Unsupported(ABSENT)
     test = ["-p", "0", "-n", str(tokens), "-d", str(prompt)] if tokens else ["-p", str(prompt), "-n", "0"]
     layers = "0" if device.kind == "cpu" else "999"
-    # GPU builds would otherwise compute long prompts on the GPU, even with all layers on the CPU.
+    # Exclude GPUs for a CPU, because GPU builds would compute long prompts on a GPU even if all layers are on the CPU.
     limit = ["-dev", "none", "-t", str(threads)]
     if device.kind == "gpu":
         limit = ["-sm", "none", "-mg", device.name.partition(":")[2] or "0"]
@@ -45,7 +47,10 @@ def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: 
 
 
 def _parse_seconds(text: str, device: Device, tokens: int) -> list[float]:
-    """Read times from llama-bench's JSON. Raises RuntimeError without times, Unsupported if the build has no GPU."""
+    """Return the times in llama-bench's JSON output `text`.
+
+    Raises RuntimeError if the output has no times, Unsupported if this build of llama-bench does not support the GPU.
+    """
     try:
         answers: list[Mapping[str, Any]] = json.loads(text)
         seconds = [sample * 1e-9 / (tokens or 1) for sample in answers[0]["samples_ns"]]

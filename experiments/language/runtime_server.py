@@ -1,4 +1,4 @@
-"""Client that starts a runtime's own server with a GGUF file, requests token probabilities, and stops the server."""
+"""Client for a runtime's own server: it starts the server with a GGUF file, sends requests, and stops the server."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ START_S = 60.0
 
 
 class Server:
-    """A server process with its loopback port and token id for LETTER."""
+    """Server process that listens on a loopback port.
+
+    letter: token id of `simulated_users.LETTER` in the vocabulary of the server's model.
+    """
 
     def __init__(self, child: Child, log: IO[bytes]) -> None:
         self.child, self.log, self.port, self.letter = child, log, 0, 0
 
     def wait(self) -> None:
-        """Wait until the server is ready. Raises Unsupported, or HarnessError with the last log line."""
+        """Wait until the server is ready. Raises Unsupported, or HarnessError with the last log line if it fails."""
         try:
             self.port = int(self.child.answer(START_S)["port"])
         except ChildError as end:
@@ -67,15 +70,18 @@ class Server:
         return f": {lines[-1].strip()[:200]}" if lines else ""
 
     def next_tokens(self, prompts: list[Ids]) -> list[NextTokens]:
-        """Request candidate next tokens and log probabilities for all prompts concurrently.
+        """Send a request for each prompt, all at the same time, and return the candidate next tokens of each prompt.
 
-        Raises HarnessError if the server has ended, RuntimeError if its answer is wrong.
+        Raises HarnessError if the server has ended, RuntimeError if its answer lacks the probabilities.
         """
         with ThreadPoolExecutor(len(prompts)) as pool:
             return list(pool.map(self._likely_tokens, prompts))
 
     def _post(self, path: str, body: bytes) -> Any:
-        """Send a request and return the parsed answer. Raises the same errors as `next_tokens`."""
+        """Send a request and return the parsed answer.
+
+        Raises HarnessError if the server has ended, RuntimeError if it does not answer with JSON.
+        """
         try:
             connection, response = simulated_users.open_response(self.port, body, START_S, path)
             with closing(connection):
@@ -98,7 +104,7 @@ class Server:
 
 @contextmanager
 def running_server(orders: Mapping[str, Any]) -> Iterator[Server]:
-    """Run a server with these orders (see `experiments.serving.language_server`), and stop it on exit.
+    """Run a server inside this context; `experiments.serving.language_server` defines the orders.
 
     Raises Unsupported, or HarnessError with the last log line if the server does not start.
     """
@@ -117,7 +123,7 @@ def running_server(orders: Mapping[str, Any]) -> Iterator[Server]:
 
 
 def listening_port(pid: int) -> int:
-    """Find the port on which a process listens; 0 if there is none yet, or no process."""
+    """Return the port on which a process listens; 0 if it does not listen yet, or if the process does not exist."""
     try:
         connections = psutil.Process(pid).net_connections("tcp")
     except psutil.Error:

@@ -1,4 +1,4 @@
-"""In-process language model runtimes: each loads a GGUF file, prefills prompts and decodes tokens."""
+"""Language model runtimes inside this process; each of them loads a GGUF file, prefills prompts and decodes tokens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from experiments.devices import Device
 from experiments.language.shapes import Shape
 from experiments.workload import Unsupported
 
-# Token id for "a" in our files' vocabulary.
+# Token id of the letter "a" in the vocabulary of the files from `gguf_files`.
 LETTER = ord("a")
 Ids = NDArray[np.int64]
-# Candidate next tokens and their log probabilities.
+# Token ids of the candidates for the next token, and the log probability of each candidate.
 NextTokens = tuple[Ids, NDArray[np.float64]]
 
 
 class Runtime(ABC):
-    """A model loaded by a library.
+    """Model that a library has loaded from a GGUF file.
 
-    threads: CPU threads. context: context length in tokens. Raises ModuleNotFoundError if the library is not
-    installed, Unsupported if it cannot load the file or does not support the device.
+    threads: number of CPU threads. context: context length in tokens. Raises ModuleNotFoundError if the library is not
+    installed, Unsupported if the library cannot load the file or does not support the device.
     """
 
     def __init__(self, path: Path, shape: Shape, device: Device, threads: int, context: int) -> None:
@@ -36,22 +36,22 @@ class Runtime(ABC):
 
     @abstractmethod
     def load(self, path: Path) -> None:
-        """Load the file."""
+        """Load the model from a GGUF file."""
 
     @abstractmethod
     def prefill(self, prompt: Ids) -> None:
-        """Process a whole prompt without cached tokens, and predict the next token."""
+        """Process all tokens of a prompt, without use of cached tokens, and predict the next token."""
 
     @abstractmethod
     def decode(self, prompt: Ids, count: int) -> None:
-        """Decode `count` tokens one by one, starting with the prompt's last token.
+        """Decode `count` tokens one by one, where the first input is the prompt's last token.
 
-        Earlier tokens come from the cache if the last call had the same prompt.
+        The earlier tokens of the prompt come from the cache if the previous call had the same prompt.
         """
 
     @abstractmethod
     def next_tokens(self, prompt: Ids) -> NextTokens:
-        """Return candidate next tokens and log probabilities, as many as the library reports."""
+        """Return candidates for the token after the prompt; their number depends on the library."""
 
     @abstractmethod
     def close(self) -> None:
@@ -59,7 +59,7 @@ class Runtime(ABC):
 
 
 class LlamaCppPython(Runtime):
-    """llama.cpp built by llama-cpp-python for this machine."""
+    """Runtime llama.cpp, built for this machine by the package llama-cpp-python."""
 
     def load(self, path: Path) -> None:
         import llama_cpp
@@ -84,7 +84,8 @@ class LlamaCppPython(Runtime):
         settings = llama_cpp.llama_context_default_params()
         settings.n_ctx = settings.n_batch = self.context
         settings.n_threads = settings.n_threads_batch = self.threads
-        # GPU builds would otherwise compute long prompts on the GPU, even with all layers on the CPU.
+        # Forbid GPU use on a CPU, because GPU builds would compute long prompts on a GPU even if all layers are on the
+        # CPU.
         settings.op_offload = self.device.kind == "gpu"
         self.llama_context = llama_cpp.llama_init_from_model(self.model, settings)
         if not self.llama_context:
@@ -92,7 +93,7 @@ class LlamaCppPython(Runtime):
         self.cached: Ids = np.empty(0, np.int64)
 
     def _log_error(self, level: int, text: bytes, _: object) -> None:
-        """Collect errors (level 4) from ggml's log."""
+        """Store the error messages (level 4) of ggml, llama.cpp's tensor library, and ignore all others."""
         if level == 4:
             self.errors.append(text.decode(errors="replace").strip())
 
@@ -113,7 +114,7 @@ class LlamaCppPython(Runtime):
         if not np.array_equal(prompt, self.cached):
             self.prefill(prompt)
         self._truncate(len(prompt) - 1)
-        # Decode the last token again and again: the time does not depend on the token.
+        # Pass the prompt's last token in every step, because the time does not depend on which token is decoded.
         for token in np.resize(prompt[-1:], count).tolist():
             self._compute([token])
 
@@ -131,9 +132,9 @@ class LlamaCppPython(Runtime):
 
 
 class XLlamaCpp(Runtime):
-    """llama.cpp's server without HTTP, from xllamacpp wheels built for any processor with AVX2."""
+    """Runtime llama.cpp, by calls to its server without HTTP, from xllamacpp's wheels for any processor with AVX2."""
 
-    # Number of candidate tokens to request.
+    # Number of candidates for the next token that a request asks for.
     MOST = 2000
 
     def load(self, path: Path) -> None:
@@ -164,8 +165,8 @@ class XLlamaCpp(Runtime):
         self._complete(prompt, count, cache_prompt=True)
 
     def next_tokens(self, prompt: Ids) -> NextTokens:
-        # The bias forces the next token to be a letter, since the server returns no probabilities for a partial
-        # character. The returned probabilities do not include the bias.
+        # Force the next token to be the letter by a bias, because the server returns no probabilities if the token is
+        # only a part of a character. The returned probabilities do not include the bias.
         answer = self._complete(prompt, 1, cache_prompt=False, n_probs=self.MOST, logit_bias=[[LETTER, 1e3]])
         likely = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
         return np.array([token["id"] for token in likely]), np.array([token["logprob"] for token in likely])
@@ -175,7 +176,7 @@ class XLlamaCpp(Runtime):
 
 
 class OpenVinoGenAi(Runtime):
-    """OpenVINO with openvino-genai, which reads GGUF files and chooses its own computation formats."""
+    """Runtime OpenVINO, by openvino-genai, which reads GGUF files and chooses the number formats of the computation."""
 
     def load(self, path: Path) -> None:
         _require_cpu(self.device, "openvino-genai")
@@ -217,7 +218,7 @@ class OpenVinoGenAi(Runtime):
 
 
 class Transformers(Runtime):
-    """Default PyTorch: Transformers network with a static cache, in the file's 16-bit format."""
+    """Runtime PyTorch: a network of the library Transformers with a static cache, in the file's 16-bit format."""
 
     captured = False
 
@@ -256,7 +257,7 @@ class Transformers(Runtime):
         self.replays[count]()
 
     def _decode(self, count: int) -> None:
-        """Decode tokens one by one, then restore the cache length."""
+        """Decode `count` tokens one by one, and then drop them from the cache."""
         start = self.network.length
         for _ in range(count):
             self.last = self.network.read(self.token)
@@ -271,13 +272,13 @@ class Transformers(Runtime):
 
 
 class CapturedTransformers(Transformers):
-    """`Transformers` with decoding captured as one GPU graph."""
+    """Runtime like `Transformers`, but all tokens of a `decode` call are decoded in one captured GPU graph."""
 
     captured = True
 
 
 def random_prompt(tokens: int) -> Ids:
-    """Draw a prompt (tokens,) of random bytes, whose token ids are 0 to 255 in our files' vocabulary."""
+    """Draw a prompt of `tokens` random token ids from 0 to 255, which stand for bytes in the files of `gguf_files`."""
     return np.random.default_rng().integers(0, 256, tokens)
 
 

@@ -1,4 +1,4 @@
-"""Language model shapes: public configurations, tensors, parameter counts and FLOP."""
+"""Shapes of language models from public configurations, with their tensors, numbers of parameters and FLOP."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 from experiments import user_models
 
 Name = Annotated[str, "a language model's name"]
-# File formats with 4, 8 and 16 bits, named as in llama.cpp. User files may have other formats.
+# Formats of the files that this study writes, with 4, 8 or 16 bits per weight, named as in llama.cpp. User files may
+# have other formats.
 Format = Literal["Q4_K_M", "Q8_0", "F16", "BF16"]
 
 
@@ -27,11 +28,13 @@ class Scaling:
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder in the Llama family.
+    """Shape of a decoder-only model with Llama's architecture.
 
-    source: address for the public configuration. architecture: name in GGUF and Transformers (`llama`,
-    or `qwen2`, which adds biases to queries, keys and values). kv_heads: key and value heads.
-    tied: the output layer uses the embedding table. file: user file with weights; None for random weights.
+    source: address of the public configuration, or the user's name for the model.
+    architecture: name in GGUF and Transformers; `qwen2` is `llama` with biases for queries, keys and values.
+    kv_heads: number of heads for keys and values. tied: True if the output layer uses the embedding table.
+    scaling: scaling of the rotary frequencies; None without scaling.
+    file: user file with the weights; None for random weights.
     """
 
     source: str
@@ -51,7 +54,7 @@ class Shape:
     file: Path | None = None
 
     def tensors(self) -> Iterator[Tensor]:
-        """Yield all tensors with GGUF names, in file order."""
+        """Yield all tensors, with their names in GGUF, in the order in which a file contains them."""
         queries, keys = self.heads * self.head_width, self.kv_heads * self.head_width
         yield Tensor("token_embd.weight", (self.vocabulary, self.width))
         if self.scaling:
@@ -78,12 +81,12 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Count weights and biases, without the rotary frequency table."""
+        """Number of weights and biases, without the table of rotary frequencies."""
         return sum(tensor.size for tensor in self.tensors() if tensor.name != "rope_freqs.weight")
 
     @property
     def config(self) -> dict[str, Any]:
-        """Return the fields for a Transformers configuration."""
+        """Fields for a configuration in the library Transformers."""
         rope: dict[str, Any] = {"rope_type": "default", "rope_theta": self.rope_base}
         if self.scaling:
             rope |= {"rope_type": "llama3", **asdict(self.scaling)}
@@ -95,9 +98,9 @@ class Shape:
         }  # fmt: skip
 
     def flop(self, tokens: int, before: int = 0) -> float:
-        """FLOP in products for `tokens` tokens after `before` earlier tokens, 2 per multiply-add.
+        """Return the FLOP of the matrix products for `tokens` tokens after `before` earlier tokens.
 
-        Assumes causal attention, and the output layer for the last token only.
+        A multiply-add counts as 2 FLOP. Attention is causal, and the output layer is computed for the last token only.
         """
         matrices = sum(tensor.size for tensor in self.tensors() if tensor.layer is not None and tensor.rows > 1)
         pairs = tokens * before + tokens * (tokens + 1) / 2
@@ -105,13 +108,16 @@ class Shape:
         return 2.0 * (matrices * tokens + attention + self.vocabulary * self.width)
 
     def cache_bytes(self, tokens: int) -> int:
-        """Return KV cache bytes for `tokens` tokens in float16, llama.cpp's default."""
+        """Return the size in bytes of a KV cache for `tokens` tokens in float16, llama.cpp's default format."""
         return 2 * 2 * self.layers * self.kv_heads * self.head_width * tokens
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor: GGUF name, shape (rows, columns) or (columns,), and layer if any."""
+    """Name and shape of a tensor in a GGUF file.
+
+    shape: (rows, columns), or (columns,) for a vector. layer: number of the tensor's layer; None outside the layers.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -130,12 +136,12 @@ class Tensor:
         return self.shape[0] * (self.shape[1] if len(self.shape) > 1 else 1)
 
 
-# Vocabulary, context, rotary base and epsilon that all Llama 3 models share.
+# Values of `vocabulary`, `context`, `rope_base` and `epsilon` in all Llama 3 models.
 _LLAMA_3 = (128256, 131072, 500000.0, 1e-5)
 SHAPES: dict[str, Shape] = {
-    # For tests only.
+    # This shape is for tests only.
     "llama-tiny": Shape("", "llama", 8, 256, 512, 8, 2, 32, 512, 512, 10000.0, 1e-5, True, Scaling(8.0)),
-    # Qwen2.5-0.5B, since Llama has no model this small.
+    # This is the shape of Qwen2.5-0.5B, because Llama has no model of this size.
     "llama-0.5b": Shape(
         "https://huggingface.co/Qwen/Qwen2.5-0.5B/blob/main/config.json",
         "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, 1000000.0, 1e-6, True,
@@ -156,7 +162,7 @@ SHAPES: dict[str, Shape] = {
 
 
 def shapes() -> dict[str, Shape]:
-    """Return built-in shapes and shapes from user files."""
+    """Return the built-in shapes and the shapes of user files, by name."""
     return _shapes(user_models.models_json())
 
 

@@ -1,4 +1,4 @@
-"""Check a runtime's token probabilities on a model cut to two layers, with Transformers as the reference."""
+"""Check of a runtime's token probabilities on a model with only two layers, with Transformers as the reference."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from experiments.devices import Device
 from experiments.language import gguf_files, runtimes
 from experiments.language.shapes import Format, Shape, shapes
 
-# Layers and vocabulary of the checked model, which keeps the widths, heads and formats of the full model. Two layers
-# are enough, since Q4_K_M mixes types in both, and so is a part of the vocabulary, since all output rows are computed
-# alike.
+# Number of layers and vocabulary size of the checked model, which otherwise has the widths, heads and number formats of
+# the full model. Two layers are enough, because in Q4_K_M they contain all number types of the full model. A smaller
+# vocabulary is enough, because all output rows are computed in the same way.
 LAYERS, VOCABULARY = 2, 4096
 PROMPTS, TOKENS, CONTEXT = 6, 16, 64
-# Largest accepted error. llama.cpp rounds product inputs to 8 bits in blocks with 32 or 256 values. The error is about
-# 0.6% for normal values, and grows to 1 to 2% (measured) over 2 layers with 4 successive products each, and to 3% over
-# 24 layers. OpenVINO computes in bfloat16 with an 8-bit KV cache (2 to 4% measured).
+# Largest accepted logit error. llama.cpp rounds the inputs of products to 8 bits, in blocks of 32 or 256 values. For
+# normally distributed values, this causes an error of about 0.6% in a product. The logit error grows to 1 to 2%
+# (measured) over 2 layers with 4 successive products each, and to 3% over 24 layers. OpenVINO computes in bfloat16 with
+# a KV cache in 8 bits, which causes 2 to 4% (measured).
 TOLERANCE = 0.06
 
 
 def checked_shape(model: str) -> Shape:
-    """Return the reduced shape for checking a model."""
+    """Return a model's shape with the reduced number of layers and the reduced vocabulary of the check."""
     shape = shapes()[model]
     return replace(shape, layers=min(shape.layers, LAYERS), vocabulary=min(shape.vocabulary, VOCABULARY))
 
@@ -41,7 +42,7 @@ def _reference(model: str, kind: Format) -> Any:
 
 
 def runtime_logit_error(model: str, kind: Format, backend: str, device: Device, threads: int) -> float:
-    """Return a runtime's logit error, see `logit_error`."""
+    """Load the reduced model in a runtime and return the `logit_error` of the runtime's answers."""
     shape = checked_shape(model)
     path = gguf_files.model_file(f"{model}-checked", shape, kind)
     runtime = runtimes.RUNTIMES[backend](path, shape, device, threads, CONTEXT)
@@ -54,11 +55,11 @@ def runtime_logit_error(model: str, kind: Format, backend: str, device: Device, 
 def logit_error(
     model: str, kind: Format, next_tokens: Callable[[list[runtimes.Ids]], list[runtimes.NextTokens]]
 ) -> float:
-    """Return the root mean square logit error, relative to the logits' standard deviation.
+    """Return the root mean square error of log probabilities, relative to their standard deviation in the reference.
 
-    next_tokens: maps prompts (tokens,) to (candidate tokens, log probabilities), for the checked shape. Logits are
-    compared up to a constant, on fresh random prompts, with Transformers in float32 and weights read by gguf from the
-    same file. nan if a log probability is nan.
+    next_tokens: function that runs the reduced model and returns, for each prompt (tokens,), the candidates for the
+    next token and their log probabilities. The prompts are new and random. The reference is Transformers in float32,
+    with weights that gguf reads from the same file. The result is nan if a log probability is nan.
     """
     from experiments.language.transformers_reference import next_logits
 

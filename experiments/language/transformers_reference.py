@@ -1,4 +1,4 @@
-"""Transformers network with weights from a GGUF file, and reference logits for other runtimes."""
+"""Networks of the library Transformers with weights from GGUF files, which give reference logits for other runtimes."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "ou
 
 
 def model_config(shape: Shape) -> Any:
-    """Convert a shape to a Transformers configuration."""
+    """Return the configuration in Transformers for a shape."""
     from transformers import LlamaConfig, Qwen2Config
 
     return (Qwen2Config if shape.architecture == "qwen2" else LlamaConfig)(**shape.config)
 
 
 def load_network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cpu") -> nn.Module:
-    """Load a file's network on a device, dequantising weights with gguf."""
+    """Load the network from a GGUF file onto a device, with weights that gguf converts to `dtype`."""
     from transformers import AutoModelForCausalLM
 
     config = model_config(shape)
@@ -47,7 +47,7 @@ def load_network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cp
         weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
     network.load_state_dict(weights, strict=True, assign=True)
     network.tie_weights()
-    # Compute the rotary frequencies, which are not in the file.
+    # Compute the rotary frequencies from the configuration, because the file does not contain them.
     with torch.device(device):
         network.model.rotary_emb = type(network.model.rotary_emb)(config)
     frozen: nn.Module = network.requires_grad_(False)
@@ -64,10 +64,11 @@ def _transformers_name(name: str) -> str:
 
 
 def _reorder_heads(name: str, values: NDArray[Any], shape: Shape) -> NDArray[Any]:
-    """Reorder rows for Transformers.
+    """Return a tensor's values with the rows in the order that Transformers expects.
 
-    Rotary positions rotate pairs of query and key rows. In each head, GGUF files for `llama` store the two rows of a
-    pair side by side, and Transformers stores them in two halves (see permute in llama.cpp's conversion script).
+    Rotary position encoding rotates pairs of rows of queries and keys. In each head, GGUF files for `llama` store the
+    two rows of a pair side by side, but Transformers stores the first rows of all pairs before the second rows (see the
+    function permute in llama.cpp's conversion script).
     """
     if shape.architecture != "llama" or not any(part in name for part in ("attn_q.", "attn_k.")):
         return np.require(values, requirements=["C", "W"])

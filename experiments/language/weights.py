@@ -1,4 +1,4 @@
-"""Weights in GGUF number formats, with random blocks from a seeded pool per format."""
+"""Weights in GGUF's number formats. Random weights come from a pool of random blocks, with one pool per format."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from experiments.language import gguf_shape
 from experiments.language.shapes import Format, Shape, Tensor
 from experiments.workload import Dtype, Unsupported
 
-# Standard deviation of random weights, equal to the "initializer_range" in all configurations.
+# Standard deviation of random weights, equal to "initializer_range" in the public configurations of all shapes.
 DEVIATION = 0.02
-# Number of blocks per pool. It is prime, so that a tensor's rows repeat only after that many rows.
+# Number of blocks in a pool. The number is prime, so that a row of a tensor comes again only after this many rows.
 POOL_BLOCKS = 262_139
-# Types with 256 weights per block, and types with 32 that replace them if a row's length is not a multiple of 256, as
-# in tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
+# Replacement for each type with 256 weights per block if the length of a row is not a multiple of 256. The replacements
+# have 32 weights per block, as in tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
 _FALLBACK = {Type.Q4_K: Type.Q5_0, Type.Q6_K: Type.Q8_0}
 _FLOATS = {"F16": Type.F16, "BF16": Type.BF16}
 
 
 def file_type(kind: Format) -> int:
-    """Return GGUF's file type number for a format."""
+    """Return GGUF's number for files in this format."""
     return int(gguf.LlamaFileType[f"ALL_{kind}" if kind == "F32" else f"MOSTLY_{kind}"])
 
 
 def float_format(path: Path) -> Dtype:
-    """Find the number format in a file with 16-bit floats. Raises Unsupported for other files."""
+    """Return the number format of a file with 16-bit floats. Raises Unsupported for files in other formats."""
     types = {tensor.tensor_type for tensor in gguf.GGUFReader(path).tensors} - {Type.F32}
     if types == {Type.F16}:
         return Dtype.FLOAT16
@@ -41,11 +41,11 @@ def float_format(path: Path) -> Dtype:
 
 
 def tensor_type(tensor: Tensor, kind: Format, shape: Shape) -> Type:
-    """Return the type that llama.cpp chooses for a tensor in a file with this format.
+    """Return the number type that llama.cpp chooses for a tensor in a file with this format.
 
-    Vectors stay in float32. Q4_K_M mixes types as llama_tensor_get_type_impl in llama.cpp's
-    src/llama-quant.cpp does: Q6_K for the output layer (the embedding table if tied), and in
-    some layers for the value and second feed-forward matrices; Q4_K for all other matrices.
+    Vectors are in float32. A file in Q4_K_M mixes types, as llama_tensor_get_type_impl in llama.cpp's
+    src/llama-quant.cpp does: Q6_K for the output layer (the embedding table if tied), and in some layers for the value
+    matrix and the second feed-forward matrix; Q4_K for all other matrices.
     """
     if shape.file:
         return gguf_shape.file_tensors(shape.file)[tensor.name].tensor_type
@@ -68,7 +68,10 @@ def tensor_type(tensor: Tensor, kind: Format, shape: Shape) -> Type:
 
 
 def _has_more_bits(layer: int, layers: int) -> bool:
-    """True in the first and last eighth of the layers, and every third layer between (llama.cpp's use_more_bits)."""
+    """Return True for layers that have more bits in Q4_K_M, as llama.cpp's function use_more_bits does.
+
+    These are the first and the last eighth of the layers, and every third layer between them.
+    """
     return layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2
 
 
@@ -79,17 +82,20 @@ def tensor_bytes(tensor: Tensor, kind: Format, shape: Shape) -> int:
 
 
 def bytes_per_token(kind: Format, shape: Shape) -> int:
-    """Return weight bytes read per token: all tensors, but only one row from an untied embedding table."""
+    """Return the number of bytes of weights that a runtime reads to decode a token.
+
+    These are all tensors, but only one row of the embedding table if the output layer does not use this table.
+    """
     table = next(shape.tensors())
     unread = 0 if shape.tied else tensor_bytes(table, kind, shape) * (table.rows - 1) // table.rows
     return sum(tensor_bytes(tensor, kind, shape) for tensor in shape.tensors()) - unread
 
 
 def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
-    """Return a tensor's values in file layout: (rows, bytes per row), or float32 (columns,) for a vector.
+    """Return a tensor's values as in a file: bytes (rows, bytes per row), or float32 (columns,) for a vector.
 
-    Random weights have mean 0 (norm factors 1) and standard deviation DEVIATION, and are equal for equal arguments.
-    From a user file, returns as many leading rows as the shape has.
+    Random weights have the mean 0 (norm weights have the mean 1) and the standard deviation DEVIATION. Equal arguments
+    give equal weights. For a user file, return the first rows of its tensor, as many as `tensor` has.
     """
     if shape.file:
         return gguf_shape.file_tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
@@ -111,40 +117,43 @@ def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
 
 @cache
 def _block_pool(kind: Type) -> NDArray[np.uint8]:
-    """Make POOL_BLOCKS random blocks: (blocks, bytes per block).
+    """Return a pool of random blocks, shape (blocks, bytes per block).
 
-    The blocks contain normal values, quantised by gguf. Only for Q4_K and Q6_K, which gguf cannot quantise, quants and
-    scales are random bits, and the block scale sets the standard deviation.
+    The blocks contain normally distributed values, quantised by gguf. gguf cannot quantise to Q4_K and Q6_K. In these
+    types, the quants (the integers that stand for weights) and the scales within a block are random bits, and the scale
+    of the whole block sets the standard deviation.
     """
     draw = np.random.default_rng(int(kind))
     if kind not in (Type.Q4_K, Type.Q6_K):
-        # 32 values per block; floats are one-value blocks, so their pools have 32 times as many blocks.
+        # Draw 32 values per block, as the quantised types have. Floats have one value per block, so their pool gets 32
+        # times as many blocks.
         values = draw.normal(0.0, DEVIATION, (POOL_BLOCKS, 32)).astype(np.float32)
         quantised = np.ascontiguousarray(gguf.quantize(values, kind))
         return quantised.view(np.uint8).reshape(-1, gguf.GGML_QUANT_SIZES[kind][1])
     blocks = draw.integers(0, 256, (POOL_BLOCKS, gguf.GGML_QUANT_SIZES[kind][1]), dtype=np.uint8)
     if kind is Type.Q4_K:
-        # weight = d * scale * quant - dmin * minimum, with quants 0 to 15 (mean 7.5, deviation 4.61) and scales 0 to 63
-        # (root mean square 36.4); the minimum equals the scale. A random dmin of 7 to 8 times d
-        # makes weights of exactly 0 rare, as in real files.
+        # In Q4_K, weight = d * scale * quant - dmin * minimum. Quants are 0 to 15 (mean 7.5, standard deviation 4.61),
+        # and scales are 0 to 63 (root mean square 36.4). Here each minimum equals its scale, and dmin is 7 to 8 times d
+        # at random: the mean weight is 0, but weights of exactly 0 are rare, as in real files.
         scale = DEVIATION / (36.37 * 4.61)
         both = np.stack([np.full(POOL_BLOCKS, scale), scale * draw.uniform(7, 8, POOL_BLOCKS)], axis=1)
         blocks[:, 0:4] = both.astype("<f2").view(np.uint8)
         blocks[:, 8:12] = blocks[:, 4:8]
         blocks[:, 12:16] = (blocks[:, 12:16] & 15) * 17
     else:
-        # weight = d * scale * (quant - 32), with quants 0 to 63 (deviation 18.5) and scales -128 to 127 (73.9).
+        # In Q6_K, weight = d * scale * (quant - 32). Quants are 0 to 63 (standard deviation 18.5), and scales are -128
+        # to 127 (standard deviation 73.9).
         blocks[:, -2:] = np.array([DEVIATION / (73.9 * 18.48)], dtype="<f2").view(np.uint8)
     return blocks
 
 
 def free_pools() -> None:
-    """Free the pools (up to 150 MB)."""
+    """Free the memory of all pools, up to 150 MB."""
     _block_pool.cache_clear()
 
 
 def rope_factors(shape: Shape) -> NDArray[np.float32]:
-    """Compute Llama 3's divisors for rotary frequencies: (head width / 2,)."""
+    """Return the numbers by which Llama 3 divides the rotary frequencies, shape (head width / 2,)."""
     scaling = shape.scaling
     assert scaling is not None
     frequencies = shape.rope_base ** -(np.arange(0, shape.head_width, 2) / shape.head_width)

@@ -26,7 +26,7 @@ from experiments.workload import Dtype
 
 Images = tuple[Tensor, Tensor]
 
-# BASE_RATE: learning rate for a `rate` of 1; every `rate` below is a multiple of it. MOMENTUM: the optimiser's momentum.
+# BASE_RATE: learning rate of which each `rate` in this module is a multiple. MOMENTUM: the optimiser's momentum.
 BASE_RATE, MOMENTUM = 0.05, 0.9
 SPLIT_SEED = 1
 HIDDEN, CHANNELS = 64, (1, 8, 16)

@@ -30,7 +30,7 @@ from experiments.models.zoo import Entry, model_without_data
 
 aten = torch.ops.aten
 
-# Operators without calculations: copies, look-ups, selections, constants, and views that PyTorch does not mark as views.
+# Operators without calculations: copies, look-ups, selections, constants, and views that PyTorch does not mark as such.
 _MOVES = {
     aten._unsafe_view, aten.clone, aten._to_copy, aten.copy_, aten.cat, aten.stack, aten.embedding, aten.tril,
     aten.where, aten.zeros, aten.ones, aten.full, aten.arange, aten.scalar_tensor, aten.empty, aten.zeros_like,

@@ -27,8 +27,8 @@ class Entry:
         causal kernel may skip half of it.
     sample: shape of the input for one sample, which holds integers if an embedding reads them, else float32.
     family: dense, convolutional, recurrent or transformer.
-    first_input_has_gradient: True if the backward pass also computes the gradient of the first product's input, as after
-        an embedding; False if the first product reads the data.
+    first_input_has_gradient: True if the backward pass also computes the gradient of the first product's input, as
+        after an embedding; False if the first product reads the data.
     images: True if inputs have the shape (n, channels, height, width), so that channels-last layout is possible.
     kept: bytes per sample saved for the backward pass; None if `activation_bytes` has to count them.
     described: the network's entry in the catalogue; None for small networks.
