@@ -1,7 +1,7 @@
 """Two CPU versions of the kernel `paths` from `experiments.kernels.gpu_threads`.
 
-masked     one vector holds a group of elements. The core runs every arm that an element takes on the whole
-           vector, and a mask selects the elements that get the arm's result
+masked     one vector holds a group of elements. If an arm is taken by any of these elements, the core runs the
+           arm on the whole vector, and a mask selects the elements that get its result
 branching  the core processes one element at a time, and jumps to the element's arm
 """
 
@@ -22,7 +22,7 @@ UNROLLED = 4
 def _arm_ir(arm: int, type_: str, start: str, after: str) -> str:
     """Return IR blocks that run the rounds of the arm number `arm` on the value `start`, and then jump to `after`.
 
-    The result is the %x with the highest number after the dot.
+    The result is the value with the name %x{arm}.{UNROLLED}.
     """
     lanes = GROUP if type_ != "i32" else 1
 
@@ -85,7 +85,7 @@ end:
 
 
 def masked_ir() -> str:
-    """Return IR that runs all arms that can occur, one after the other, on a whole group of elements at once."""
+    """Return IR that runs the arms 0 to %mask one after the other, each on all elements of a group at once."""
     vector, bytes_ = f"<{GROUP} x i32>", f"<{GROUP} x i8>"
     last = GROUP - 1
     arms = ""

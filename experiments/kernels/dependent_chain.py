@@ -1,4 +1,4 @@
-"""A chain of dependent operations, one per cycle, to count a core's cycles."""
+"""Kernel to count a core's cycles: a chain of dependent operations that take one cycle each."""
 
 from __future__ import annotations
 

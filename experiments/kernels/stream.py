@@ -102,6 +102,6 @@ def stream(
 
 
 def stream_elements(length: int, dtype: Dtype, threads: int) -> int:
-    """Return the number of elements, out of `length`, that `stream` uses: as many whole blocks for each thread."""
+    """Return the number of elements, out of `length`, that `stream` uses: equally many whole blocks per thread."""
     block = 4 * (vector_bytes() // dtype.itemsize) * threads
     return length // block * block

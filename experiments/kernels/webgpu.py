@@ -2,8 +2,8 @@
 
 WebGPU runs untrusted programs, so its compiler adds checks. It bounds the iterations of each loop and clamps indices
 into workgroup memory. It clamps indices into buffers only if the driver does not check them. `checked=False` drops
-these checks, which native Vulkan does not add either. With and without them, the driver checks buffer accesses, because
-wgpu requests this, and workgroup memory is cleared before a workgroup starts.
+these checks, which native Vulkan does not add either. Even then, the driver checks buffer accesses, because wgpu
+requests this, and workgroup memory is cleared before a workgroup starts.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def wgsl_sizes(name: Name, n: int) -> tuple[int, int, int]:
 
 
 def launch_grid(name: Name, n: int) -> tuple[int, int]:
-    """Return the number of blocks along x and along y, with as few rows for a triad as MOST_BLOCKS allows."""
+    """Return (blocks along x, blocks along y). A triad has as few blocks along y as MOST_BLOCKS allows."""
     if name != "triad":
         return -(-n // TILE), -(-n // TILE)
     blocks = -(-n // BLOCK)

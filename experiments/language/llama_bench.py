@@ -35,7 +35,8 @@ def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: 
         raise Unsupported(ABSENT)
     test = ["-p", "0", "-n", str(tokens), "-d", str(prompt)] if tokens else ["-p", str(prompt), "-n", "0"]
     layers = "0" if device.kind == "cpu" else "999"
-    # Exclude GPUs for a CPU, because GPU builds would compute long prompts on a GPU even if all layers are on the CPU.
+    # If the device is a CPU, exclude all GPUs: GPU builds would compute long prompts on a GPU even if all layers are on
+    # the CPU.
     limit = ["-dev", "none", "-t", str(threads)]
     if device.kind == "gpu":
         limit = ["-sm", "none", "-mg", device.name.partition(":")[2] or "0"]

@@ -84,8 +84,8 @@ class LlamaCppPython(Runtime):
         settings = llama_cpp.llama_context_default_params()
         settings.n_ctx = settings.n_batch = self.context
         settings.n_threads = settings.n_threads_batch = self.threads
-        # Forbid GPU use on a CPU, because GPU builds would compute long prompts on a GPU even if all layers are on the
-        # CPU.
+        # If the device is a CPU, forbid the use of a GPU: GPU builds would compute long prompts on a GPU even if all
+        # layers are on the CPU.
         settings.op_offload = self.device.kind == "gpu"
         self.llama_context = llama_cpp.llama_init_from_model(self.model, settings)
         if not self.llama_context:

@@ -29,7 +29,7 @@ def model_config(shape: Shape) -> Any:
 
 
 def load_network(path: Path, shape: Shape, dtype: torch.dtype, device: str = "cpu") -> nn.Module:
-    """Load the network from a GGUF file onto a device, with weights that gguf converts to `dtype`."""
+    """Load the network from a GGUF file onto a device; gguf dequantises the weights, which are rounded to `dtype`."""
     from transformers import AutoModelForCausalLM
 
     config = model_config(shape)

@@ -13,7 +13,7 @@ from experiments.language.shapes import SHAPES
 
 @dataclass(frozen=True)
 class Counts:
-    """Network sizes.
+    """Numbers of weights and operations in a network.
 
     parameters: number of weights. macs: multiply-adds per sample in the forward pass.
     first_macs: multiply-adds per sample in the first product of the forward pass.

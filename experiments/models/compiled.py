@@ -44,7 +44,7 @@ def compile_call(call: Call, threads: int, first_call: Callable[[Call], object],
 
 
 def _link_path_without_spaces() -> None:
-    """Let inductor find PyTorch through a symbolic link if its path contains spaces.
+    """Let inductor find PyTorch through a symbolic link if PyTorch's path contains spaces.
 
     Inductor passes paths to the C++ compiler unquoted, so spaces break compilation.
     """

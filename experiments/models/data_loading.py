@@ -255,7 +255,10 @@ class Feed:
     """
 
     def __init__(self, entry: Entry, batch: int, source: str, workers: int, device: Device) -> None:
-        """Raises Unsupported if the source does not fit the model, HarnessError if worker processes fail."""
+        """Make the stream and start its workers.
+
+        Raises Unsupported if the source does not fit the model, HarnessError if worker processes fail.
+        """
         self.device, self.samples, self.workers = device, None, workers
         if source == "preloaded":
             if workers:

@@ -114,7 +114,7 @@ class Product(Request):
 
 
 class Layers(Request):
-    """Linear layers whose weights stay on the device, as in serving, so that only their input and output are moved.
+    """Linear layers whose weights stay on the device, as in serving; only the input and the output are transferred.
 
     One layer computes y = x W, and two layers compute y = relu(x W1) W2. x has the shape (rows, widths[0]), and the
     weights of layer i have the shape (widths[i], widths[i + 1]).

@@ -48,7 +48,7 @@ def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -
 
 
 def _cuda_provider(device: Device, dtype: Dtype, providers: list[str]) -> tuple[str, dict[str, Any]]:
-    """Return ONNX Runtime's name for CUDA, and its options. Raises Unsupported if ONNX Runtime has no CUDA."""
+    """Return (name, options) of ONNX Runtime's provider for CUDA. Raises Unsupported if ONNX Runtime lacks CUDA."""
     import torch
 
     if device.maker != "NVIDIA":

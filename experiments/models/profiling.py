@@ -49,7 +49,7 @@ def is_kernel(event: Any) -> bool:
 def call_count(call: Callable[[], object], device: Device, usual: int, slow_s: float) -> int:
     """Time one call and return the number of calls to profile.
 
-    This number is `usual`, or the smallest number in FEWEST_CALLS if the call takes more than `slow_s` seconds.
+    This number is `usual`, or the device's number in FEWEST_CALLS if the call takes more than `slow_s` seconds.
     """
     begun = running_time.now()
     call()

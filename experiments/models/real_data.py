@@ -32,7 +32,7 @@ def _read_shipped_table(package: str, path: str) -> torch.Tensor:
 
 
 def _package_folder(package: str) -> Path:
-    """Find a package's folder without importing it. Raises ModuleNotFoundError."""
+    """Return a package's folder without importing the package. Raises ModuleNotFoundError if it is not installed."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"No module named '{package}'", name=package)

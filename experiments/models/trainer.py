@@ -25,7 +25,7 @@ from experiments.workload import Dtype, Profile
 TRACED_STEPS = {"cpu": 8, "gpu": 2}
 # Number of steps per profile.
 PROFILED_STEPS = 4
-# Seconds per step above which only the minimum number of steps is recorded and profiled.
+# If a step takes more seconds than this, `observe` and `profile` run only the smallest possible number of steps.
 SLOW_S = 0.05
 # Largest FLOP of the float64 reference in a gradient check. If different samples in the whole batch would exceed this
 # limit, the batch repeats fewer different samples.
@@ -152,7 +152,7 @@ class Trainer:
         return float(sum(tensor.nbytes for tensor in tensors))
 
     def observe(self, operators: bool) -> Mapping[str, tuple[float, str]]:
-        """Return metrics of a step as (value, unit) by name: `peak_memory`, if the system reports it, and others.
+        """Return metrics of a step as (value, unit) by name, with `peak_memory` if the system reports it.
 
         operators: True to add the metrics `repeat_share` and `matmul_flop_share`, which need steps that run PyTorch's
         own operators.
@@ -202,8 +202,8 @@ def least_error(trainer: Trainer, draw: Callable[[int], Any], step_flop: float, 
     """Return the gradient error on a new batch, or the least error on up to three batches if it exceeds the tolerance.
 
     The gradients of ReLU and max-pooling jump at a kink, and rounding sometimes moves a value across a kink. This
-    happens in about 1 of 10 batches with 256 images and causes an error of about 0.001. A wrong computation has a large
-    error on every batch.
+    happens in about 1 of 10 batches with 256 images and causes an error of about 0.001. A wrong computation exceeds the
+    tolerance on every batch.
 
     draw: returns (inputs, targets) for a number of samples. step_flop: FLOP per sample in a training step.
     """

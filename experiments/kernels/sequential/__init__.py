@@ -51,7 +51,7 @@ class Chains(ABC):
 
     @abstractmethod
     def set_starts(self, starts: Any) -> None:
-        """Set the chains' starts: shape (chains,), uint64, NumPy."""
+        """Set the chains' starts, a NumPy array of uint64 with the shape (chains,)."""
 
     @abstractmethod
     def walk(self, steps: int) -> None:
@@ -63,7 +63,7 @@ class Chains(ABC):
 
     @abstractmethod
     def ends(self) -> Any:
-        """Return the chains' ends: shape (chains,), uint64, NumPy."""
+        """Return the chains' ends, a NumPy array of uint64 with the shape (chains,)."""
 
 
 def chains_class(kind: str) -> type[Chains]:

@@ -43,7 +43,7 @@ class Task(ABC):
 
     @abstractmethod
     def starts(self, random: np.random.Generator) -> Any:
-        """Draw a valid start for each chain: shape (chains,), uint64."""
+        """Draw a valid start for each chain, as an array of uint64 with the shape (chains,)."""
 
     @abstractmethod
     def expected_ends(self, starts: Any, steps: int) -> Any:
@@ -144,7 +144,7 @@ def make_task(
 ) -> Task:
     """Return the input for a kernel.
 
-    data: name in DATA. footprint: size of the table in bytes, for all chains together. steps: largest number of steps
+    data: one of the kinds of data in DATA[kernel]. footprint: size of the table in bytes, for all chains together. steps: largest number of steps
     from a new start. line: the device's cache line size in bytes. Raises Unsupported for data or footprints that the
     kernel does not support.
     """
