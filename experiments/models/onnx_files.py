@@ -15,7 +15,7 @@ from experiments.workload import Dtype, Unsupported
 # Largest file size in bytes. ONNX files are protocol buffers, which have this limit.
 MOST_BYTES = 2 * 10**9
 # CONVOLUTIONS: operators to quantise in convolutional networks, with static input ranges, because convolutions gain
-# from 8 bits only with static ranges. QUANTISED: operators to quantise in all other networks, with dynamic input ranges.
+# from 8 bits only with static ranges. QUANTISED: operators to quantise in all other networks, with dynamic ranges.
 QUANTISED, CONVOLUTIONS = ("MatMul", "Gemm", "LSTM", "Attention"), ("Conv", "MatMul", "Gemm")
 # Number of batches from which the static input ranges are found.
 CALIBRATED = 4

@@ -144,9 +144,9 @@ def make_task(
 ) -> Task:
     """Return the input for a kernel.
 
-    data: one of the kinds of data in DATA[kernel]. footprint: size of the table in bytes, for all chains together. steps: largest number of steps
-    from a new start. line: the device's cache line size in bytes. Raises Unsupported for data or footprints that the
-    kernel does not support.
+    data: one of the kinds of data in DATA[kernel]. footprint: size of the table in bytes, for all chains together.
+    steps: largest number of steps from a new start. line: the device's cache line size in bytes. Raises Unsupported for
+    data or footprints that the kernel does not support.
     """
     if data not in DATA[kernel]:
         raise Unsupported(f"the kernel {kernel} works on {' or '.join(DATA[kernel])} data, not on {data}")
