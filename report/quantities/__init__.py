@@ -17,7 +17,7 @@ from report.estimates import Estimates
 
 MODULES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 TIERS = ("measured", "derived", "published", "documented")
-# Keys that a case already has in a verdict; a label must not reuse them.
+# Names of the fields that each case has in a verdict. No label may have one of these names.
 RESERVED = frozenset(
     {"claim", "part", "label", "labels", "outcome", "estimate", "low", "high", "unit", "behind", "disturbed"}
 )
@@ -27,12 +27,15 @@ RESERVED = frozenset(
 class Quantity:
     """A registered quantity.
 
-    kinds: device kinds that the quantity needs, empty if any will do. labels: label names that a claim's scope may use.
-    ceiling: largest possible value; a case whose whole interval lies above it comes from a disturbed measurement and
-    decides nothing. formulas: formulas behind the quantity's `DerivedEstimates`. checked: for a derived quantity, the
-    name of the quantity that compares its model to measurements, or ARITHMETIC if it only combines figures, or '' if
-    nothing checks it, so that it cannot decide a claim alone. reads: experiments whose data the quantity uses if they
-    are present.
+    kinds: device kinds that the quantity needs; empty if any kind will do.
+    labels: names of the labels that a claim's scope may use.
+    ceiling: largest possible value. If the whole interval of a case lies above it, a measurement was disturbed, so the
+    case decides nothing.
+    formulas: formulas behind the quantity's `DerivedEstimates`.
+    checked: for a derived quantity, the name of the quantity that compares its model to measurements, or ARITHMETIC if
+    it only combines figures. If nothing checks a derived quantity, `checked` is '', and the quantity cannot decide a
+    claim alone.
+    reads: experiments whose data the quantity uses if they are present.
     """
 
     name: str
@@ -53,7 +56,10 @@ class Quantity:
         return self.tier != "derived" or bool(self.checked)
 
     def estimates(self, data: Dataset) -> Estimates:
-        """Compute the estimates; intervals entirely above the ceiling become unknown. Raises MissingSourceError."""
+        """Compute the estimates. Raises MissingSourceError.
+
+        If an interval lies entirely above the ceiling, its bounds and standard error become unknown.
+        """
         estimates = self.compute(data)
         if self.ceiling is None:
             return estimates
@@ -80,10 +86,12 @@ def quantity(
     checked: str = "",
     reads: Sequence[str] = (),
 ) -> Callable[[Compute], Compute]:
-    """Register a function from the data to estimates under a name.
+    """Register a function that computes estimates from the data as the quantity `name`.
 
-    experiments: required experiments; a measured quantity defaults to the experiment named in its prefix. device:
-    device kinds that it needs: cpu, gpu, both or any. `Quantity` describes the other arguments.
+    experiments: experiments that the quantity requires. By default, a measured quantity requires the experiment named
+    in the first part of `name`, and any other quantity requires none.
+    device: device kinds that the quantity needs: cpu, gpu, both or any.
+    `Quantity` describes the other arguments.
 
     Raises ValueError if the name is taken, the tier is unknown, a label is reserved, or `checked` is set for a tier
     other than derived.
@@ -137,10 +145,11 @@ def summary_quantity(
     by: tuple[str, ...] = (),
     points: Callable[[Dataset, str], Estimates] | None = None,
 ) -> Compute:
-    """Register one metric of an experiment as a quantity; `how` becomes its docstring.
+    """Register one metric of an experiment as a quantity, which `how` describes.
 
-    experiment, metric: by default the two parts of the name. by: labels to keep, by default all. points: function that
-    returns the metric's estimates in place of `data.summary`.
+    experiment, metric: by default, the two parts of the quantity's name.
+    by: labels to keep; by default, all labels stay.
+    points: function that returns the metric's estimates; by default, `data.summary` returns them.
     """
     parts = name.split(".")
     experiment, metric = experiment or parts[0].replace("_", "-"), metric or parts[1]

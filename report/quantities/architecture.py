@@ -13,13 +13,15 @@ from report.quantities import quantity
 from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.training import speedup
 
-# Value of the label `level`, and the metric that counts the width of that level.
+# Metric for each value of the label `level`: the width of the median level, or of the widest level.
 WIDTHS = {"median": "median_width", "widest": "width"}
-# Value of the label `counted`, and its metric. A sum counts as one operator, or as a tree of additions.
+# Metric for each value of the label `counted`. The first counts a sum as one operator, the second as a tree of
+# additions.
 LEVELS = {"operators": "levels", "operators, sums as trees": "span"}
-# Name prefix of the LSTMs, and the transformer whose multiply-adds per byte are closest to the LSTM's.
+# RECURRENT: first part of the LSTMs' names. TRANSFORMER: name of the transformer whose multiply-adds per byte are
+# closest to the LSTM's.
 RECURRENT, TRANSFORMER = "lstm-", "gpt-1m"
-# Largest ratio between the operation counts of two comparable steps.
+# Two training steps are comparable if their operation counts differ by at most this factor.
 SIMILAR_FACTOR = 1.5
 _STEP = ("model", "batch", "baseline", *BEST_LABELS)
 _counted_quantity = partial(quantity, experiments=["models"], device="cpu")
@@ -41,9 +43,10 @@ def labelled_counts(data: Dataset, label: str, metrics: Mapping[str, str]) -> Es
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations that one sample's forward pass may run at the same time, by model and level.
 
-    A calculation is one multiply-add in a product, or one element in another operator. Levels belong to the operator
-    graph; level: the widest one, or the median over all levels. Multiply by the batch size to get the width for a
-    batch. Counted from the traced graph; equal on every machine.
+    A calculation is one multiply-add in a product, or one element in another operator. The operators of a level do not
+    need each other's results. level: `widest` counts the calculations in the widest level of the model's operator
+    graph, and `median` is the median over all levels. For a batch, multiply by the batch size. The calculations are
+    counted in the traced graph, so the result is equal on every machine.
     """
     return labelled_counts(data, "level", WIDTHS)
 
@@ -52,9 +55,10 @@ def parallel_width(data: Dataset) -> Estimates:
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels in a model's forward pass that must run one after another.
 
-    counted: operators in the longest chain, one level each; or with each sum over k terms as a tree with log2(k) more
-    levels, the least depth possible. PyTorch's operators, with recurrences unrolled step by step; operators that only
-    move data do not count. An operator waits for all its operands.
+    An operator waits for all its operands, so the longest chain of operators sets the number of levels. counted:
+    `operators` counts one level for each operator in the chain; `operators, sums as trees` computes each sum over k
+    terms as a tree, which adds log2(k) levels and is the least depth possible. The operators are PyTorch's, with
+    recurrences unrolled step by step. Operators that only move data do not count.
     """
     return labelled_counts(data, "counted", LEVELS)
 
@@ -63,8 +67,8 @@ def dependent_levels(data: Dataset) -> Estimates:
 def flop_per_parameter_token(data: Dataset) -> Estimates:
     """FLOP of a sample's products, divided by model parameters and by tokens per sample.
 
-    of: training (a step) or inference (a forward pass). Parameters include embeddings, which are looked up and not
-    multiplied; attention adds FLOP that grow with the length.
+    of: `training` counts the FLOP of a training step, and `inference` those of a forward pass. Parameters include
+    embeddings, which are looked up and not multiplied. Attention adds FLOP that grow with the length.
     """
     operations = labelled_counts(data, "of", {"training": "step_flop", "inference": "forward_flop"})
     return operations / counted_metric(data, "parameters") / counted_metric(data, "length")
@@ -74,9 +78,10 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """GPU-over-CPU speed-up for training the LSTM, relative to that for a transformer with similar arithmetic.
 
-    The transformer is gpt-1m, whose multiply-adds per byte match the LSTM's to within a tenth. Each LSTM point is
-    compared to the transformer batch with the nearest operation count per step, within a factor 1.5; `detail` names it.
-    Same node, baseline and precision. model, batch, runtime and cpu_runtime describe the LSTM.
+    The transformer is gpt-1m, whose multiply-adds per byte match the LSTM's to within a tenth. Each batch of the LSTM
+    is compared to the batch of the transformer with the nearest operation count per step, within a factor 1.5; `detail`
+    names it. Node, baseline and precision are the same. The labels model, batch, runtime and cpu_runtime describe the
+    LSTM.
     """
     operations = data.summary("training", value="flop")
     step_flop = dict(zip(operations.rows("model", "batch"), operations["estimate"], strict=True))

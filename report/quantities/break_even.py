@@ -16,7 +16,8 @@ _ELECTRICITY = (
 )
 
 
-# Each purchase has a name, a price entry, a GPU count, a machine to hire instead, and an entry for the power per GPU.
+# Each row is a purchase: its name, its price entry, its number of GPUs, the machine to hire instead, and the entry for
+# the power of one GPU.
 BOUGHT = (
     ("H100 PCIe", "h100-pcie.usd", 1.0, "lambda-1x-h100-pcie", "h100-pcie.power_w"),
     ("H200 in a system", "h200.usd_in_system", 1.0, "aws-p5en.48xlarge", "h200.power_w"),
@@ -39,10 +40,11 @@ HOURS = Formula(
 
 @arithmetic_quantity("price.break_even_hours", "h", ("accelerator",), formulas=(HOURS,))
 def break_even_hours(data: Dataset) -> DerivedEstimates:
-    """Hours of use after which buying costs as much as hiring, electricity included.
+    """Hours of use after which buying a GPU costs as much as hiring it, electricity included.
 
-    Price per GPU, divided by the hourly price per GPU less its power cost. Staff, space, spares and resale are left
-    out. Raises MissingSourceError, with the unverified purchases, if no purchase is verified.
+    The purchase price per GPU is divided by the saving per hour, which is the hourly price to hire a GPU, less the cost
+    of the power that an own GPU uses in an hour. Staff, space, spares and resale are left out. Raises
+    MissingSourceError, with the unverified purchases, if no purchase is verified.
     """
     works, missing = [], []
     for name, price, gpus, machine, power in BOUGHT:
@@ -66,7 +68,7 @@ def break_even_hours(data: Dataset) -> DerivedEstimates:
 
 
 _SERVED = "deepseek-v3"
-# Traffic relative to the documented traffic. It spans two decades, because no source says how few tokens most services
+# Fractions of the documented traffic. They go down to a hundredth, because no source says how few tokens most services
 # serve.
 SHARES = (1.0, 0.1, 0.01)
 SERVE = Formula(
@@ -86,10 +88,11 @@ SERVE = Formula(
 def break_even_days(data: Dataset) -> DerivedEstimates:
     """Days until serving a model has used as many GPU hours as training it, for the one model that documents both.
 
-    GPU hours to train DeepSeek-V3, divided by GPU hours to serve it for a day. Both sides use the same GPU model, so no
-    efficiency needs to be assumed. traffic: tokens read and written per day: the documented day, a tenth and a
-    hundredth, as if the GPU count scaled with it. Only the final V3 run counts; the sensitivity table varies a factor
-    for earlier attempts and for R1, which the same service serves.
+    The GPU hours to train DeepSeek-V3 are divided by the GPU hours to serve it for a day. Both use the same GPU model,
+    so no efficiency needs to be assumed. traffic: tokens read and written per day, which are the tokens of the
+    documented day, a tenth of them, or a hundredth, as if the GPU count scaled with the traffic. Only the final
+    training run of V3 counts. The sensitivity table varies a factor for earlier attempts and for R1, a model that the
+    same service serves.
     """
     names = [f"{_SERVED}.serving_{name}_tokens_per_day" for name in ("input", "output")]
     tokens = sum(data.figure(name) for name in names)

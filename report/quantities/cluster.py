@@ -27,7 +27,7 @@ from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
 from report.quantities.whole_runs import CHECK
 
 LARGEST = "llama31-405b"
-# Days in which the run must finish: the third article's figure, and the figure in the feasibility claim.
+# Days in which the run must finish: first the third article's figure, then the figure in the claim on feasibility.
 SPANS = (54, DAYS)
 GPU_MACHINE, OTHER_GPU_MACHINE = "aws-p5.48xlarge", "lambda-8x-h100-sxm"
 _EIGHT = "mlperf-training-3.1.8xh100.bert_sequences_per_s"
@@ -64,7 +64,7 @@ TIME = _formulas("T = F / (RATE * n)", "d", {**_RUN, "n": ("servers", "1")}, PRI
 POWER = _formulas("W = F / (RATE * d) * e", "W", {**_RUN, **_DAYS, "e": ("power of a server", "W")}, PRICED_RATES)
 COST = _formulas("C = F / RATE * p", "USD", {**_RUN, **_PRICE}, PRICED_RATES)
 RATIO = _formulas("k = F / RATE * p / (G * q / g)", "1", {**_RUN, **_PRICE, **_GPU_COST}, PRICED_RATES)
-# Both machine kinds ran the same job, so no operations need to be counted.
+# This formula compares two machine kinds that ran the same job, so it needs no operation count.
 RELATION = Formula(
     "k = H / (Q / m / c * x * v) * p / q",
     "1",
@@ -86,8 +86,9 @@ MACS = Formula(
 def mac_per_cycle(data: Dataset) -> DerivedEstimates:
     """Multiply-adds per clock cycle in a server, while its cluster trained BERT large in MLPerf.
 
-    Sequences per second and server, times FLOP per sequence, divided by two and by the clock. The estimate uses the
-    base clock; low uses twice the base clock, which no such processor exceeds with all cores busy.
+    The sequences per second that one server trains on are multiplied by the FLOP per sequence, and divided by two and
+    by the clock. The estimate uses the base clock; low uses twice the base clock, which no such processor exceeds with
+    all cores busy.
     """
     names = ["xeon-8480plus-2s.bf16_flops", "xeon-8480plus.cores", "amx.bf16_flop_per_cycle"]
     rated, cores, operations = map(data.figure, names)
@@ -123,13 +124,16 @@ def _run_labels(data: Dataset, prefix: str) -> dict[str, Any]:
 
 @_cluster_quantity("ladder.servers_for_90_days", "servers", formulas=tuple(NEEDED.values()))
 def servers_for_90_days(data: Dataset) -> DerivedEstimates:
-    """Servers that finish a published pre-training run in 90 days, by the evidence for their rate.
+    """Servers that finish a published pre-training run in 90 days, by the evidence for their training rate.
 
-    6 x parameters x tokens, divided by rate and time. measured: servers with SERVER_CORES cores like the node's, at the
-    best rate per core in training any transformer, corrected by whole runs (`whole_runs`); scaled: the same from a node
-    that is no server. documented: servers with matrix units, at the rate at which MLPerf's cluster trained BERT large.
-    rated: the same servers, if they reached the GPUs' share of rated peak. A lower bound: it ignores memory limits and
-    communication between machines.
+    The run takes 6 x parameters x tokens operations, which are divided by the time and by the rate of one server. The
+    label `evidence` tells where that rate comes from:
+    measured: a node that is itself a server trains transformers. Its best rate per core, corrected by whole runs (see
+    `whole_runs`), is multiplied by 128 cores (SERVER_CORES).
+    scaled: the same calculation, from a node that is no server.
+    documented: the rate at which MLPerf's cluster of servers with matrix units trained BERT large.
+    rated: the rate of the servers in that cluster, if they reached the share of the rated peak that GPUs reached.
+    The result is a lower bound, because it ignores memory limits and communication between machines.
     """
     kinds, days = all_servers(data, priced=False), _days_input(DAYS)
     works = [
@@ -142,7 +146,7 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
 
 
 def run_requirements(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, DerivedEstimates]]:
-    """Compute servers, days, power and cost of the largest run on each server kind; claims state these results."""
+    """Compute the figures that claims state for the largest run on each server kind: servers, days, power and cost."""
     gpus = data.figure(f"{LARGEST}.gpus")
     return [
         *((f"servers for {days} days", "servers", derive(_server_counts(data, kinds, days))) for days in SPANS),
@@ -176,9 +180,10 @@ def _run_costs(data: Dataset, kinds: Sequence[Server]) -> list[Derivation]:
 def cost_ratio(data: Dataset) -> DerivedEstimates:
     """Cost to train Llama 3.1 405B on servers without GPUs, relative to the cost for its GPU hours.
 
-    measured, documented, rated: as in `ladder.servers_for_90_days`, for the priced servers. documented appears twice:
-    by the operations for BERT large, and by the time that the same job took those servers relative to a machine with
-    eight GPUs. Prices: one seller, on demand, per hour; place and date stand beside them.
+    The label `evidence` has the same meaning as in `ladder.servers_for_90_days`, here for servers that have a price.
+    The documented evidence gives two cases, which the label `by` tells apart: one uses the operations for BERT large,
+    the other the time that the same job took on those servers, relative to a machine with eight GPUs. Prices are those
+    of one seller, on demand, per hour; place and date stand beside them.
     """
     price, other_price = f"{GPU_MACHINE}.usd_per_hour", f"{OTHER_GPU_MACHINE}.usd_per_hour"
     gpu = price_per_hour(data, price, [other_price], f"; beside it {OTHER_GPU_MACHINE}")

@@ -4,10 +4,10 @@ Intervals treat the seeds as samples. A seed's value is the mean over rounds, be
 seeds. All runs train and test on the same images, so an interval covers other initial weights and image orders, but not
 other images.
 
-Three rules choose the learning rate for a batch, all from the same runs: `fixed`, the base rate; `linear`, the base
-rate times batch / BASE_BATCH (Goyal et al. 2017, "Accurate, large minibatch SGD"); and `tuned`, the rate with the
-highest mean accuracy on the validation images, which are used neither to train nor to test. The interval for a tuned
-batch does not include the uncertainty of that choice.
+The same runs are evaluated under three rules, each of which chooses a learning rate for a batch size: `fixed`, the base
+rate; `linear`, the base rate times batch / BASE_BATCH (Goyal et al. 2017, "Accurate, large minibatch SGD"); and
+`tuned`, the rate with the highest mean accuracy on the validation images, which are used neither to train nor to test.
+The interval for a tuned batch does not include the uncertainty of that choice.
 
 Batches are compared at equal epochs (passes over the images), where a larger batch gets fewer weight updates, and at
 equal updates, where it sees more images. Shallue et al. 2019, "Measuring the effects of data parallelism on neural
@@ -33,7 +33,8 @@ from report.quantities import quantity
 
 BASE_BATCH = 32
 RULES = ("fixed", "linear", "tuned")
-# Tuning needs at least this many learning rates; a trend needs at least this many batches and seeds.
+# FEWEST_RATES: minimum number of learning rates to tune over. FEWEST_BATCHES: minimum number of batch sizes for a
+# trend. FEWEST_SEEDS: minimum number of seeds per batch size for a spread or a trend.
 FEWEST_RATES, FEWEST_BATCHES, FEWEST_SEEDS = 3, 3, 3
 
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
@@ -65,7 +66,11 @@ def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
 
 @cached_per_dataset
 def chosen_points(data: Dataset) -> pd.DataFrame:
-    """Return one row per batch and rule: _SERIES labels, batch, learning_rate (the rule's name), rate and detail."""
+    """Return one row per batch size and rule for the learning rate.
+
+    Columns: _SERIES labels, batch, learning_rate (the rule's name), rate (the learning rate that the rule chooses,
+    relative to the base rate) and detail.
+    """
     by = [*_SERIES, "batch"]
     means = seed_values(data, "validation_accuracy").groupby([*by, "rate"])["value"].mean().reset_index()
     rates = means.groupby(by)["rate"]
@@ -84,7 +89,10 @@ def chosen_points(data: Dataset) -> pd.DataFrame:
 
 @cached_per_dataset
 def rule_points(data: Dataset, metric: str) -> pd.DataFrame:
-    """Return one row per batch and rule: labels, counts, detail, source_rows, and the metric's values by seed."""
+    """Return one row per batch size and rule for the learning rate.
+
+    Columns: the labels, n_rounds, n_samples, detail, source_rows, and values (a list of the metric's values by seed).
+    """
     runs = (
         seed_values(data, metric)
         .merge(chosen_points(data), on=[*_SERIES, "batch", "rate"])
@@ -104,7 +112,10 @@ def _arrays(points: pd.DataFrame) -> list[Floats]:
 
 @_batch_quantity("convergence.accuracy", "1")
 def accuracy(data: Dataset) -> Estimates:
-    """Share of test images classified correctly after training: mean over seeds, Student's t."""
+    """Share of test images classified correctly after training.
+
+    The estimate is the mean over seeds, and its interval is Student's t.
+    """
     points = rule_points(data, "test_accuracy")
     estimates = statistics.estimate_on_linear_scale(_arrays(points), counted=False, share=True)
     return Estimates.from_points(points.drop(columns="values"), estimates)
@@ -112,10 +123,11 @@ def accuracy(data: Dataset) -> Estimates:
 
 @_batch_quantity("convergence.spread", "1")
 def spread(data: Dataset) -> Estimates:
-    """Mean distance from each seed's test accuracy to their mean, scaled to the standard deviation for normal values.
+    """Spread of the test accuracy over seeds, on the scale of a standard deviation.
 
-    More robust than a standard deviation, which one failed run dominates and whose interval holds for normal values
-    only.
+    The spread is the mean distance between the accuracies of single seeds and their mean. It is multiplied by a factor
+    that makes it comparable to the standard deviation if the accuracies are normally distributed. A standard deviation
+    itself is less robust: one failed run dominates it, and its interval holds for normal values only.
     """
     points = rule_points(data, "test_accuracy")
     points = points[points["n_samples"] >= FEWEST_SEEDS]
@@ -123,9 +135,10 @@ def spread(data: Dataset) -> Estimates:
 
 
 def spreads(values: list[Floats]) -> statistics.PointEstimates:
-    """Compute the spread within each set of values; its interval is Student's t on the logarithm of the mean distance.
+    """Compute the spread within each set of values, as `spread` describes it.
 
-    The expected mean distance of n normal values to their own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n).
+    Its interval is Student's t on the logarithm of the mean distance. The expected mean distance of n normal values to
+    their own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n).
     """
     n = np.array([len(value) for value in values], dtype=int)
     joined, starts = np.concatenate([np.empty(0), *values]), np.cumsum(n) - n
@@ -135,8 +148,8 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
     se = np.sqrt(np.add.reduceat((distance - np.repeat(mean, n)) ** 2, starts) / (n - 1) / n)
     with np.errstate(invalid="ignore", divide="ignore"):
         half = statistics.half_width(se / mean, n - 1)
-    # If all seeds agree exactly, se / mean is 0 / 0, so the interval is nan. This is intended, because other seeds
-    # might differ.
+    # If all values are equal, se / mean is 0 / 0, so the interval is nan. It must be unknown in this case, because
+    # other seeds might give other values.
     ends = mean * np.exp(-half), mean * np.exp(half)
     return statistics.PointEstimates(mean, *ends, se, n - 1.0, np.zeros(len(n), dtype=bool))
 
@@ -149,10 +162,11 @@ def slope_weights(batches: Floats) -> Floats:
 
 
 def _trend_series(data: Dataset, equal: str) -> list[tuple[dict[str, Any], Floats, list[Floats]]]:
-    """Return each series with a trend: a row (labels, counts, detail, source_rows), batches, and accuracies per batch.
+    """Return the series that have enough batch sizes and seeds for a trend.
 
-    equal: `epochs` (passes over the images) or `updates` (of the weights), whichever is equal for all batches in a
-    series.
+    For each series, return a row (labels, counts, detail, source_rows), the batch sizes, and an array with the
+    accuracies for each batch size. equal: quantity that is equal for all batch sizes in a series, which is `epochs`
+    (passes over the images) or `updates` (of the weights).
     """
     points = rule_points(data, "test_accuracy")
     if equal == "updates":
@@ -182,9 +196,10 @@ def _slopes(data: Dataset, equal: str) -> Estimates:
 
 @_series_quantity("convergence.accuracy_per_doubling", "1")
 def accuracy_per_doubling(data: Dataset) -> Estimates:
-    """Slope of test accuracy over log2(batch), computed per seed: mean over seeds, Student's t.
+    """Change in test accuracy per doubling of the batch size: the slope over log2(batch).
 
-    A straight line shows if accuracy rises or falls overall, not the shape in between.
+    The slope is fitted to each seed's accuracies. The estimate is the mean over seeds, and the interval is Student's t.
+    A straight line shows if accuracy rises or falls overall, but not the shape in between.
     """
     return _slopes(data, "epochs")
 
@@ -193,14 +208,17 @@ def accuracy_per_doubling(data: Dataset) -> Estimates:
 def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
     """Like `convergence.accuracy_per_doubling`, for batches with the same number of weight updates.
 
-    Larger batches then see more images and take longer.
+    With equal updates, larger batches see more images and take longer.
     """
     return _slopes(data, "updates")
 
 
 @_series_quantity("convergence.spread_per_doubling", "1")
 def spread_per_doubling(data: Dataset) -> Estimates:
-    """Slope of `convergence.spread` over log2(batch); `slope_of_spreads` explains the interval."""
+    """Change in `convergence.spread` per doubling of the batch size: the slope over log2(batch).
+
+    The interval of the slope combines the intervals of the spreads, as `slope_of_spreads` explains.
+    """
     return _slopes_of_spreads(data, "epochs")
 
 
@@ -217,13 +235,14 @@ def _slopes_of_spreads(data: Dataset, equal: str) -> Estimates:
 
 
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
-    """Fit the least-squares slope of the spread over log2(batch): estimate, low, high, se and df.
+    """Fit the least-squares slope of the spread over log2(batch), and return its estimate, low, high, se and df.
 
-    The interval combines the intervals of the spreads, which are skewed and differ in width, by the method of variance
-    estimates recovery (Zou & Donner 2008, Stat. Med. 27(10):1693). In simulations with ten seeds and spreads that
-    differ up to tenfold, it covered the true slope in 94 to 97% of cases for normal values, and in 90 to 95% for skewed
-    values and Student's t with 4 df. A t interval for the seeds' own slopes covered it in 87 to 95%, and a jackknife
-    for standard deviations in 80 to 97%. `tests/report/quantities/test_convergence.py` repeats some simulations.
+    The intervals of the spreads are skewed and differ in width. The interval of the slope combines them by the method
+    of variance estimates recovery (Zou & Donner 2008, Stat. Med. 27(10):1693). In simulations with ten seeds and with
+    spreads that differ up to tenfold, this interval covered the true slope in 94 to 97% of cases for normal values, and
+    in 90 to 95% for skewed values and for values from Student's t with 4 df. A t interval for slopes fitted to single
+    seeds covered the true slope in 87 to 95% of cases, and a jackknife for standard deviations in 80 to 97%.
+    `tests/report/quantities/test_convergence.py` repeats some simulations.
     """
     (slope,) = slopes_of_spreads([batches], [values])
     return slope
@@ -247,11 +266,14 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
 
 @_batch_quantity("convergence.time_to_target_s", "s")
 def time_to_target_s(data: Dataset) -> Estimates:
-    """Seconds of training until accuracy on the validation images reaches the target, if every seed gets there."""
+    """Seconds of training until accuracy on the validation images reaches the target.
+
+    There is no case if any seed does not reach the target.
+    """
     shares = rule_points(data, "reached_share")
     reached = shares[shares["values"].map(min) >= 1]
     times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
-    # Each machine is a group of its own, because variation within one machine says nothing about another.
+    # Each machine is a group of its own, because the variation on one machine says nothing about another machine.
     machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
     estimates = statistics.estimate_on_log_scale(_arrays(times), machines)
     return Estimates.from_points(times.drop(columns="values"), estimates, log=True)

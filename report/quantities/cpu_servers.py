@@ -1,10 +1,12 @@
 """Servers without GPUs, and the evidence for their training rate.
 
-measured: a node that is itself a server trains a transformer; its rate per core, corrected by whole runs (see
-`whole_runs`), is scaled to a server's cores. scaled: the same for a smaller machine, which says little about servers
-and enters no verdict. documented: in MLPerf Training 3.1, a cluster of 16 servers without GPUs trained BERT large on
-matrix units. rated: the same servers, at the share of rated peak that GPUs reached; this theoretical figure enters no
-verdict.
+There are four kinds of evidence:
+measured: a node that is itself a server trains a transformer. Its rate per core, corrected by whole runs (see
+`whole_runs`), is scaled to a server's cores.
+scaled: the same calculation, from a smaller machine. It says little about servers, and enters no verdict.
+documented: in MLPerf Training 3.1, a cluster of 16 servers without GPUs trained BERT large on matrix units.
+rated: the servers in that cluster, if they reached the share of the rated peak that GPUs reached. This figure is
+theoretical, and enters no verdict.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from report.quantities.derived import six_flop, utilisation
 from report.quantities.training import best_rates
 from report.quantities.whole_runs import correct_estimates
 
-# Cores of the server in the third article (W15).
+# Number of cores in the server that the third article describes (claim W15).
 SERVER_CORES = 128
-# Machines to hire by the hour, by CPU vendor: the default machine, and its substitutes.
+# For each CPU vendor, the machine to hire by the hour, and the machines whose prices are shown as alternatives.
 PRICED = {
     "AuthenticAMD": ("c7a.48xlarge", ("m7a.48xlarge", "c8a.48xlarge", "m8a.48xlarge")),
     "GenuineIntel": ("c7i.48xlarge", ("m7i.48xlarge",)),
@@ -60,7 +62,8 @@ class Rate:
     symbols: Symbols
 
 
-# PRICED_RATES are for a server with a price; OWN_RATES are for a server without one, and serve to count servers.
+# PRICED_RATES: rates of servers with a price. OWN_RATES: rates of servers without a price, which only the number of
+# servers uses.
 PRICED_RATES = {
     "measured": Rate("R / t * x * v * s", {**_CORE_SYMBOLS, **SIZE, **_KEPT}),
     "documented": Rate("Q / m * w * B * L / c * x * v", {**BERT_SYMBOLS, **CORES, **SIZE}),
@@ -75,7 +78,11 @@ OWN_RATES = {
 
 @dataclass(frozen=True)
 class Server:
-    """A server kind: labels for its estimates, the evidence, and inputs for rate and price."""
+    """A server kind.
+
+    labels: labels for its estimates. evidence: evidence for its rate. inputs: inputs for its rate. price: hourly price,
+    or None.
+    """
 
     labels: Mapping[str, Any]
     evidence: str
@@ -88,14 +95,17 @@ class Server:
 
 
 def price_per_hour(data: Dataset, entry: str, beside: Sequence[str] = (), note: str = "") -> Input:
-    """Return a machine's hourly price, with place and date. beside: price entries for substitutes."""
+    """Return a machine's hourly price, with place and date.
+
+    beside: price entries of machines that could replace it. note: text to add to the description.
+    """
     price = data.entry(entry)
     what = f"{price['subject']}, on demand, us-east-1, {price['date']}{note}"
     return documented_input(data, entry, beside, what=what)
 
 
 def machine_size(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
-    """Return a machine's virtual CPUs, and cores per virtual CPU."""
+    """Return the number of virtual CPUs in a machine, and the cores per virtual CPU."""
     whole = vendor == "AuthenticAMD"
     cores = assumed_input(1.0 if whole else 0.5, "1", _WHOLE_CORES if whole else _HALF_CORES)
     return {"v": documented_input(data, f"aws-{machine}.vcpus"), "x": cores}
@@ -110,20 +120,23 @@ def bert_inputs(data: Dataset) -> dict[str, Input]:
         "m": assumed_input(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
         "w": six_flop(),
         "B": computed_input(data, names, 12 * layers * width**2, "1", "12 x layers x width^2"),
-        # The upper bound is twice as many tokens, in case padding is computed and counted.
+        # The upper bound is twice the documented number of tokens, in case padding is computed and counted too.
         "L": documented_input(data, "bert-wikipedia.tokens", high=512.0),
     }
 
 
 def _instructions(cpu: Mapping[str, Any]) -> str:
-    """Name the widest multiply instructions in a node's record."""
+    """Return the name of the widest multiply instructions that a node's CPU record lists."""
     flags = {*(cpu.get("simd") or ()), *(cpu.get("matrix") or ())}
     names = {"amx_bf16": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
     return next((name for flag, name in names.items() if flag in flags), "its own instructions")
 
 
 def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
-    """Return size, price and name of a CPU vendor's hourly machine; `{}` in the name stands for the instructions."""
+    """Return the size, price and name of the machine to hire for a CPU vendor.
+
+    The name contains `{}`, which stands for the name of the instructions.
+    """
     machine, beside = PRICED[vendor]
     size = machine_size(data, machine, vendor)
     price = price_per_hour(data, f"aws-{machine}.usd_per_hour", [f"aws-{other}.usd_per_hour" for other in beside])
@@ -133,8 +146,8 @@ def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input
 def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """Yield a server for each node that trained a transformer, at the node's rate per core.
 
-    priced: the server has the size of the CPU vendor's priced machine, and nodes from other vendors are skipped.
-    Otherwise it has SERVER_CORES cores.
+    priced: if True, each server has the size of the machine to hire for the node's CPU vendor, and nodes from vendors
+    without such a machine are skipped; if False, each server has SERVER_CORES cores.
     """
     rates = best_rates(data).filter(family="transformer", device="cpu")
     rates = correct_estimates(data, rates, math.inf, inverse=True)

@@ -20,12 +20,16 @@ arithmetic_quantity = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 
 def six_flop() -> Input:
-    """Return 6 FLOP per parameter and token; attention scores, which grow with the context, are left out."""
+    """Return 6 FLOP per parameter and token. Attention scores, which grow with the context, are left out."""
     return assumed_input(6.0, "FLOP", SIX)
 
 
 def utilisation(data: Dataset, spans: bool = True) -> Input:
-    """Return the share of rated peak in the training of Llama 3.1 405B: the geometric mean of lowest and highest."""
+    """Return the share of the rated peak that the training of Llama 3.1 405B reached.
+
+    The value is the geometric mean of the lowest and the highest share reported. spans: if True, the range between
+    these two contributes to the interval of results.
+    """
     names = [f"{_MODEL}.mfu_low", f"{_MODEL}.mfu_high"]
     low, high = (data.figure(name) for name in names)
     what = "Lowest to highest reported configuration, and their geometric mean"
@@ -37,7 +41,10 @@ GPU_HOURS = Formula("T = G / n", "d", {"G": ("GPU hours of the run", "h"), "n": 
 
 @arithmetic_quantity("llama405b.days_from_gpu_hours", "d", formulas=(GPU_HOURS,))
 def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
-    """gpu_hours / gpus / 24, with all GPUs always busy: a lower bound on calendar time."""
+    """Days to train Llama 3.1 405B, from its GPU hours: gpu_hours / gpus / 24.
+
+    This is a lower bound on calendar time, because all GPUs are taken to be always busy.
+    """
     # Part of the run used half as many GPUs, according to the paper.
     gpus = data.figure(f"{_MODEL}.gpus")
     inputs = {
@@ -63,10 +70,10 @@ FLOP_DAYS = Formula(
 
 @arithmetic_quantity("llama405b.days_from_flop", "d", formulas=(FLOP_DAYS,))
 def days_from_flop(data: Dataset) -> DerivedEstimates:
-    """6 * parameters * tokens / (gpus * utilisation * rated peak) / 86400.
+    """Days to train Llama 3.1 405B: 6 * parameters * tokens / (gpus * utilisation * rated peak) / 86400.
 
-    low and high use the highest and lowest reported utilisation, the estimate their geometric mean. 6ND: Kaplan et al.
-    2020, section 2.1.
+    low uses the highest reported utilisation, high the lowest, and the estimate their geometric mean. The 6 FLOP per
+    parameter and token are from Kaplan et al. 2020, section 2.1.
     """
     inputs = {
         "w": six_flop(),
@@ -93,10 +100,10 @@ LAYER = Formula(
 
 @arithmetic_quantity("llama405b.layer_mac_per_token", "MAC", formulas=(LAYER,))
 def layer_mac_per_token(data: Dataset) -> DerivedEstimates:
-    """3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
+    """Multiply-adds per token in a layer of Llama 3.1 405B: 3*hidden*ffn + 2*hidden^2 + 2*hidden^2*kv_heads/heads.
 
-    Gate, up and down projections in the feed-forward part; queries and output; keys and values (grouped). Attention
-    scores, which grow with the context, are left out.
+    The three terms are the gate, up and down projections in the feed-forward block; the queries and the output; and the
+    keys and values, which groups of heads share. Attention scores, which grow with the context, are left out.
     """
     names = {"h": "hidden", "f": "ffn", "k": "kv_heads", "a": "heads"}
     inputs = {symbol: documented_input(data, f"{_MODEL}.{name}") for symbol, name in names.items()}
@@ -116,6 +123,9 @@ PRODUCT = Formula(
 
 @arithmetic_quantity("product1000.mac", "MAC", formulas=(PRODUCT,))
 def product1000_mac(_: Dataset) -> DerivedEstimates:
-    """m * n * k = 1000 * 1000 * 1000: a million entries, each a sum over a thousand products."""
+    """Multiply-adds in the product of two 1000 x 1000 matrices: m * n * k = 1000 * 1000 * 1000.
+
+    The product has a million entries, and each is a sum over a thousand products.
+    """
     inputs = {symbol: assumed_input(1000.0, "1", "the article's example") for symbol in PRODUCT.symbols}
     return derive([Derivation({}, PRODUCT, inputs, "1000 x 1000 x 1000")])

@@ -1,4 +1,4 @@
-"""Equivalence: models whose training on another device or library gives the losses of default PyTorch on the CPU."""
+"""Equivalence: models that train with the same losses on another device or library as in default PyTorch on the CPU."""
 
 from __future__ import annotations
 
@@ -17,20 +17,22 @@ from report.quantities import quantity
 
 _LABELS = ("dtype", "backend")
 _GROUP = ["node", "device", "dtype", "backend"]
-# Statuses to ignore: the model was not tried.
+# Statuses of models that were not tried, which are left out.
 _NOT_TRIED = ("skipped",)
 
 
 def model_outcomes(data: Dataset) -> pd.DataFrame:
-    """Return one row per model, device, format, library and round: status, reason, and if the losses agree.
+    """Return one row per model, device, format, library and round.
 
-    The reference itself (float32 in PyTorch on the CPU) is left out. A model that is measured in several ways agrees
-    only if all its measurements agree.
+    Columns: status, reason, and agrees (True if the losses agree with the reference). The reference itself, float32 in
+    PyTorch on the CPU, is left out. If a model is measured in several ways, it agrees only if all its measurements
+    agree.
     """
     samples = data.samples("equivalence")
     rows = samples[(samples["experiment"] == "equivalence") & ~samples["status"].isin(_NOT_TRIED)]
     itself = (rows["device"] == "cpu") & (rows["dtype"] == "float32") & (rows["backend"] == "torch")
-    # A model with status `wrong` has values too: it ran, but its losses do not agree.
+    # Of a point with status `ok`, keep only the row with the metric `agrees_share`. A point with any other status does
+    # not agree, so keep its row whatever the metric: a model with status `wrong` ran, and has values too.
     counts = ~itself & ((rows["status"] != "ok") | (rows["metric"] == "agrees_share"))
     rows = rows[counts].drop_duplicates([*POINT, "round"])
     rows = rows.assign(
@@ -45,7 +47,7 @@ def model_outcomes(data: Dataset) -> pd.DataFrame:
 def _agreement_shares(data: Dataset, kind: str) -> Estimates:
     """Compute the share of models that agree, by device, format and library; the interval is over rounds.
 
-    Formats and libraries that a device does not support give no estimate.
+    If a device does not support a format or library, there is no estimate for the two.
     """
     rows_by_group: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
     rows, shares = [], []
@@ -71,9 +73,10 @@ def _describe(results: pd.DataFrame) -> str:
 
 @quantity("equivalence.models_that_agree", "1", _LABELS, device="gpu")
 def models_that_agree(data: Dataset) -> Estimates:
-    """Share of models that run on a GPU with only the device name changed, and give the CPU's losses.
+    """Share of models that train on a GPU with only the device name changed, and reach the same losses as on the CPU.
 
-    A model counts against it if it does not run, or if its losses leave the tolerance. The models are the study's own,
-    not a sample from others: the interval is over rounds, each with its own weights and batches.
+    A model does not count as agreeing if it does not run, or if its losses differ by more than the tolerance. The
+    models are the study's own, not a sample from a larger set, so the interval covers only the variation over rounds,
+    each with its own weights and batches.
     """
     return _agreement_shares(data, "gpu")

@@ -12,8 +12,8 @@ from report.quantities import quantity
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
-# Metric, and pattern for the library's name. The host launches products timed by the first metric, a graph those timed
-# by the second.
+# Metrics for a product's time, each with a pattern for the library's name. With `time`, the host launches the products;
+# with `graph_time`, a graph launches them.
 METRICS = {"time": "{}", "graph_time": "{} graph"}
 _cpu_quantity = partial(quantity, device="cpu")
 
@@ -24,9 +24,10 @@ def with_shape(products: Estimates) -> Estimates:
 
 
 def with_best(rates: Estimates) -> Estimates:
-    """Add rows for each library's best shape, and for the best library and shape, to the rates per shape and library.
+    """Add each library's best rate over all shapes, and the best rate over all libraries and shapes.
 
-    These rows have the label `best`, which a scope has to request.
+    The added rows have the value `best` in the label `shape`, and the best over all libraries also in the label
+    `backend`. A claim's scope has to request these values.
     """
     rates = with_shape(rates)
     per_library = rates.best_per_group([*_POINT, "backend"], detail=["backend", "shape"]).label(shape="best")
@@ -40,7 +41,7 @@ def point_rates(data: Dataset, experiment: str) -> Estimates:
 
 
 def _join_metrics(per_metric: Sequence[Estimates]) -> Estimates:
-    """Join rates, given in METRICS order, and name the libraries after the metric."""
+    """Join the rates for each of METRICS, given in that order, and name the libraries by the metric's pattern."""
     pairs = zip(per_metric, METRICS.values(), strict=True)
     return concat_estimates(
         [rates.label(backend=[name.format(library) for library in rates["backend"]]) for rates, name in pairs]
@@ -48,7 +49,10 @@ def _join_metrics(per_metric: Sequence[Estimates]) -> Estimates:
 
 
 def core_clock(data: Dataset) -> Estimates:
-    """Return the clock of one core in Hz, by node: the fastest chain counts, as slower ones were disturbed."""
+    """Return the clock of one core in Hz, by node.
+
+    The fastest chain of operations counts, because slower chains were disturbed.
+    """
     return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node"])
 
 
@@ -63,7 +67,7 @@ def per_cycle_per_core(data: Dataset, rates: Estimates) -> Estimates:
 
 
 def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
-    """Divide rates in FLOP/s by the measured peak: the FMA rate on a CPU, the best matrix product on a GPU."""
+    """Divide rates in FLOP/s by the measured peak: the FMA rate on a CPU, and the best matrix product on a GPU."""
     products = product_rate(data).filter(device="gpu", backend="best").keep_labels("node", "device", "dtype")
     return concat_estimates(
         [rates.filter(device="cpu") / peak_rate(data, "fma"), rates.filter(device="gpu") / products]
@@ -72,7 +76,7 @@ def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
 
 @quantity("gemm.rate", "FLOP/s", _LABELS)
 def product_rate(data: Dataset) -> Estimates:
-    """Matrix product rate. Source: 2*m*n*k FLOP, divided by the median time."""
+    """Rate of a matrix product: 2*m*n*k FLOP, divided by the median time."""
     return with_best(point_rates(data, "gemm"))
 
 
@@ -80,8 +84,8 @@ def product_rate(data: Dataset) -> Estimates:
 def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle and core: rate / 2 / threads / clock.
 
-    Uses the clock with one busy core; with all cores busy the clock may be lower, so this is a lower bound. Needs gemm
-    on the CPU, and clock on the same node.
+    The clock is measured with one busy core. With all cores busy it may be lower, so the result is a lower bound. Needs
+    the experiment `gemm` on the CPU, and `clock` on the same node.
     """
     return per_cycle_per_core(data, product_rate(data).filter(device="cpu"))
 
@@ -90,8 +94,9 @@ def mac_per_cycle_per_core(data: Dataset) -> Estimates:
 def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle, summed over all cores in a device.
 
-    On a CPU rate / 2 / clock, with the clock measured on the same node. On a GPU m*n*k / (time * clock) per sample,
-    with the clock read next to the sample: a lower clock also lowers the rate, so their ratio is stable.
+    On a CPU, the formula is rate / 2 / clock, with the clock measured on the same node. On a GPU, it is m*n*k / (time *
+    clock) for each sample, with the clock read next to the sample. If that clock is lower, the rate is lower too, so
+    their ratio is stable.
     """
     on_gpus = with_best(_join_metrics([_counter_rates(data, metric) for metric in METRICS]))
     clocks = data.summary("clock", metric="clock").best_per_group(["node", "device"])
@@ -99,7 +104,10 @@ def mac_per_cycle(data: Dataset) -> Estimates:
 
 
 def _counter_rates(data: Dataset, metric: str) -> Estimates:
-    """Compute multiply-adds per cycle for products on GPUs, from the later half of each round, to skip the ramp-up."""
+    """Compute multiply-adds per cycle for products on GPUs.
+
+    Only samples from the later half of each round count, because clocks read earlier include the ramp-up.
+    """
     samples = data.samples("gemm")
     read = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
     read = read[(read["device"].map(device_kind) == "gpu") & (read["clock_mhz"] > 0)]
@@ -110,13 +118,13 @@ def _counter_rates(data: Dataset, metric: str) -> Estimates:
 
 @_cpu_quantity("gemm.peak_share", "1", _LABELS, experiments=["gemm", "peak"], ceiling=1.0)
 def peak_share(data: Dataset) -> Estimates:
-    """Product rate, divided by the measured peak FMA rate on the same node, dtype and threads."""
+    """Rate of a matrix product, divided by the measured peak FMA rate with the same node, dtype and threads."""
     return product_rate(data).filter(device="cpu") / peak_rate(data, "fma")
 
 
 @_cpu_quantity("peak.scalar_mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
-    """Multiply-adds per cycle in one core, by scalar instructions alone."""
+    """Multiply-adds per clock cycle in one core that uses only scalar instructions."""
     return peak_rate(data, "scalar_fma").filter(threads=1) / 2 / core_clock(data)
 
 
@@ -124,16 +132,17 @@ def scalar_mac_per_cycle(data: Dataset) -> Estimates:
 def clock_rate(data: Dataset) -> Estimates:
     """Clock of one busy core: the highest rate of a chain of dependent operations that take one cycle each.
 
-    No counter is read, because virtual machines report a nominal clock or none.
+    The clock is not read from a counter, because virtual machines report a nominal clock or none.
     """
     return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node", "device"])
 
 
 @_cpu_quantity("peak.mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 def peak_mac_per_cycle(data: Dataset) -> Estimates:
-    """Multiply-adds per clock cycle and core by the widest vectors, from registers: rate / 2 / threads / clock.
+    """Multiply-adds per clock cycle and core with the widest vectors: rate / 2 / threads / clock.
 
-    Uses the clock with one busy core; with several busy the clock may be lower, so this is a lower bound.
+    All operands stay in registers. The clock is measured with one busy core. With several busy cores it may be lower,
+    so the result is a lower bound.
     """
     return per_cycle_per_core(data, peak_rate(data, "fma"))
 
@@ -144,6 +153,6 @@ BASE = "normal"
 
 @quantity("content.speed_ratio", "1", ("content", *_LABELS))
 def speed_ratio(data: Dataset) -> Estimates:
-    """Rate on some content, relative to the rate on random normal data; everything else equal."""
+    """Rate of a matrix product on some content, relative to its rate on random normal data, with all else equal."""
     products = with_shape(data.summary("content", value="flop_per_s"))
     return products.take(products["content"] != BASE) / products.filter(content=BASE).drop_labels("content")

@@ -1,6 +1,6 @@
 """Inference with trained models: latency, tokens per second, and the inference ladder.
 
-The ladder leads from default PyTorch to the fastest runtime and number format, for one request.
+The rungs of the ladder lead from default PyTorch to the fastest runtime and number format, for one request.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def latency(data: Dataset) -> Estimates:
 
 @quantity("inference.fastest_p99_s", "s", ("model", "parameters", "batch"), reads=("models",))
 def fastest_p99(data: Dataset) -> Estimates:
-    """99th percentile request time, with the fastest library, thread count and format.
+    """99th percentile of the request time, with the fastest library, thread count and number format.
 
-    Only formats that need no retraining: float32, TF32, bfloat16 and float16; products in 8-bit integers change the
-    answers. `detail` names the fastest.
+    Only formats that need no retraining count: float32, TF32, bfloat16 and float16. Products in 8-bit integers are left
+    out, because they change the answers. `detail` names the fastest library, thread count and format.
     """
     times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).filter(dtype=list(FORMATS))
     return times.inverse().best_per_group(_REQUEST, detail=["dtype", "backend", "threads"]).inverse()
@@ -77,7 +77,10 @@ def int8_gain(data: Dataset) -> Estimates:
 
 @quantity("generation.tokens_per_s", "tokens/s", _GENERATION, reads=("models",))
 def tokens_per_s(data: Dataset) -> Estimates:
-    """Tokens divided by the median call time: all prompt tokens in a prefill, one per text in a decoding step."""
+    """Tokens of a call, divided by its median time.
+
+    A prefill counts all tokens of its prompts, and a decoding step counts one token per text.
+    """
     calls = with_parameters(data, data.summary("generation").inverse())
     tokens = calls.numbers("context").where(calls["phase"] == "prefill", 1)
     return calls.scaled_by(tokens * calls.numbers("batch"))
@@ -87,8 +90,9 @@ def tokens_per_s(data: Dataset) -> Estimates:
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a call has to move (weights and cache, once each), divided by its time and by the measured bandwidth.
 
-    Bandwidth: STREAM's fastest pass with the same number of threads. Leaves out models that might fit into caches
-    (fewer bytes than four times the last-level cache). May exceed 1: a call mostly reads, and STREAM also writes.
+    The measured bandwidth is that of STREAM's fastest pass with the same number of threads. Models that might fit into
+    caches (fewer bytes than four times the last-level cache) are left out. The result may exceed 1, because a call
+    mostly reads, and STREAM also writes.
     """
     rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
     return with_parameters(data, share_of_bandwidth(data, rates, moved))
@@ -96,14 +100,14 @@ def bandwidth_share(data: Dataset) -> Estimates:
 
 @quantity("generation.peak_share", "1", _GENERATION, ceiling=1.0, reads=("gemm", "models", "peak"))
 def peak_share(data: Dataset) -> Estimates:
-    """FLOP per call, divided by its time and by the measured peak: the FMA rate on a CPU, the best product on a GPU."""
+    """Rate of a call in FLOP/s, relative to a measured peak: the FMA rate on a CPU, the best product on a GPU."""
     return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))
 
 
 # PyTorch backends: default, another layout, compiled, or captured in a graph.
 PYTORCH = ("torch", "channels_last", "inductor", "graph")
-# Rungs from bottom to top, with the labels that their points must have; a key that is left out matches any value. The
-# fastest matching point counts.
+# Rungs from bottom to top. Each has the labels that its points must have; a label that is not named may have any value.
+# The fastest of these points counts.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("PyTorch as it comes", {"backend": "torch", "dtype": "float32"}),
     ("PyTorch, tuned", {"backend": PYTORCH, "dtype": "float32"}),
@@ -118,13 +122,14 @@ _BASE = ["node", "device", "model", "batch", "threads"]
 
 @quantity("inference.ladder", "s", (*_LABELS, "rung", "place", "runtime", "dtype"), reads=("models",))
 def runtime_ladder(data: Dataset) -> Estimates:
-    """Median request time on each rung, by model, batch and thread count.
+    """Median request time on each rung of the inference ladder, by model, batch and thread count.
 
-    A rung is the fastest backend and format measured within its limits: default PyTorch in float32; any PyTorch backend
-    in float32, then in any floating-point format; any runtime in float32; any runtime in any floating-point format; any
-    runtime and format, int8 included. runtime, dtype: those used by that point. place: rung number from the bottom.
-    Rungs that add no measured point are left out, except for the last, the fastest overall. A request has no rungs if
-    default PyTorch did not answer it, or if nothing else did.
+    Each rung allows certain backends and formats, and shows the fastest of them. From the bottom, the rungs allow
+    default PyTorch in float32; any PyTorch backend in float32; any PyTorch backend in any floating-point format; any
+    runtime in float32; any runtime in any floating-point format; and any runtime and format, int8 included. runtime,
+    dtype: the fastest backend and format on that rung. place: number of the rung, from the bottom. A rung that adds no
+    measured point to the lower rungs is left out, except for the last rung, which shows the fastest point of all. A
+    request has no rungs if it was not answered by default PyTorch, or by default PyTorch alone.
     """
     times = request_times(data)
     added, by = _rungs_with_points(times), ["backend", "dtype"]
@@ -138,7 +143,10 @@ def runtime_ladder(data: Dataset) -> Estimates:
 
 
 def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
-    """Return the rungs that add points, per request. A point belongs to the lowest rung that it matches."""
+    """Return for each request the rungs that have points of their own.
+
+    A point belongs to the lowest rung that it matches.
+    """
     lowest = pd.Series(BEST, times.frame.index)
     for rung, limits in reversed(RUNGS):
         taken = times.label(row=range(len(times))).filter(**limits)["row"]
@@ -150,12 +158,12 @@ def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
 
 
 def _has_rung(rung: str, added: set[str]) -> bool:
-    """Tell if a request has this rung; `added` lists the rungs that add points to the request."""
+    """Tell if a request has this rung; `added` lists the request's rungs that have points of their own."""
     return DEFAULT in added and len(added) > 1 and rung in {DEFAULT, BEST, *added}
 
 
 def _rung_ratio(above: Estimates, below: Estimates) -> Estimates:
-    """Divide the times on one rung by those on another; rung, place, runtime and dtype come from `below`."""
+    """Divide the times in `above` by those in `below`, whose labels rung, place, runtime and dtype the result keeps."""
     return without_error_where_equal(above.keep_labels(*_BASE) / below).label(detail="")
 
 
@@ -163,7 +171,7 @@ def _rung_ratio(above: Estimates, below: Estimates) -> Estimates:
 def ladder_gain(data: Dataset) -> Estimates:
     """Median request time in default PyTorch in float32, divided by that on each higher rung in `inference.ladder`.
 
-    Exactly 1 if nothing tried is faster.
+    The result is exactly 1 if no other backend or format that was tried is faster.
     """
     rungs = runtime_ladder(data)
     return _rung_ratio(rungs.filter(rung=DEFAULT), rungs.take(rungs["rung"] != DEFAULT))
@@ -178,7 +186,7 @@ def _highest_float32_rungs(rungs: Estimates) -> Estimates:
 def runtime_gain(data: Dataset) -> Estimates:
     """Median request time in default PyTorch, divided by that in the fastest runtime tried, both in float32.
 
-    Compiled PyTorch and other layouts count as runtimes. Exactly 1 if none is faster.
+    Compiled PyTorch and other layouts count as runtimes. The result is exactly 1 if none of the runtimes is faster.
     """
     return _highest_float32_rungs(ladder_gain(data)).drop_labels("rung", "place")
 
@@ -187,8 +195,8 @@ def runtime_gain(data: Dataset) -> Estimates:
 def format_gain(data: Dataset) -> Estimates:
     """Median request time in the fastest float32 runtime, divided by that in the fastest runtime and format.
 
-    runtime, dtype: the fastest; int8 counts, although its answers may be less accurate than a floating-point format's.
-    Only requests that were also tried in a format other than float32.
+    runtime, dtype: the fastest runtime and format. int8 counts, although its answers may be less accurate than a
+    floating-point format's. A request has a case only if it was also tried in a format other than float32.
     """
     rungs, formats = runtime_ladder(data), request_times(data)
     requests = set(formats.take(formats["dtype"] != "float32").rows(*_BASE))
@@ -199,11 +207,11 @@ def format_gain(data: Dataset) -> Estimates:
 
 @quantity("inference.gpu_over_cpu", "1", ("model", *BEST_LABELS), device="both", reads=("models",))
 def answers_over_cpu(data: Dataset) -> Estimates:
-    """Most samples per second on one GPU, relative to the most on its host's CPU: MLPerf Inference's offline scenario.
+    """Samples per second on one GPU, relative to those on its host's CPU, each at its highest rate.
 
-    Each side uses its own best batch, runtime and thread count. precision: equal (the same dtype on both sides) or best
-    (each side's fastest dtype). runtime, cpu_runtime: on the GPU and on the CPU; `detail` names batch and format on
-    both sides.
+    Each side uses its own best batch, runtime and thread count, as in MLPerf Inference's offline scenario. precision:
+    equal (the same dtype on both sides) or best (each side's fastest dtype). runtime, cpu_runtime: runtimes on the GPU
+    and on the CPU. `detail` names batch and format on both sides.
     """
     rates = request_times(data).inverse()
     return _batches_over_host(rates.scaled_by(rates.numbers("batch")), ["model"])
@@ -211,7 +219,7 @@ def answers_over_cpu(data: Dataset) -> Estimates:
 
 @quantity("generation.gpu_over_cpu", "1", ("model", "phase", *BEST_LABELS), device="both", reads=("models",))
 def tokens_over_cpu(data: Dataset) -> Estimates:
-    """Most tokens per second on one GPU, relative to the most on its host's CPU, each at its best batch and runtime.
+    """Tokens per second on one GPU, relative to those on its host's CPU, each at its best batch and runtime.
 
     precision, runtime, cpu_runtime: as for `inference.gpu_over_cpu`.
     """

@@ -1,7 +1,7 @@
 """Kernels and model steps, with the operations, bytes and launches needed to predict their time.
 
-Kernels are matrix products, memory passes, the compute part of requests, and model steps. In each round, the fastest
-product in each format and the fastest memory pass are the ceilings, and do not count as kernels.
+Kernels are matrix products, memory passes, the computation in requests, and model steps. In each round, the fastest
+product in each format and the fastest memory pass set the ceilings, so they do not count as kernels.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from report.quantities import memory
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# Fewest kernels to fit numbers to, and fewest kernels to judge the fit by.
+# Minimum number of kernels to fit the numbers to, and also minimum number of kernels to judge the fit by.
 LEAST = 6
 PLACE = ["node", "device", "threads"]
-# Plain loops show the cost of a language, not the limits of a device.
+# Backends that are plain loops. They are left out, because they show the cost of a language, not the limits of a
+# device.
 _LOOPS = ("python", "scalar", "simd", "numba", "llvm-scalar")
 _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 
@@ -35,10 +36,15 @@ _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 class Kernels:
     """Kernels on one node, device and thread count, in one round.
 
-    keys, work: each kernel's key and kind. judged: True for kernels to judge, False for kernels to fit. launches:
-    launches per kernel. cached: share of a kernel's bytes that the last-level cache holds. peak: highest FLOP/s in the
-    kernel's format. seconds: measured time. flop, bytes: shape (kernels, operator kinds); all other arrays have shape
-    (kernels,). bandwidth: memory bandwidth in bytes/s.
+    keys, work: key and kind of each kernel.
+    judged: True for the kernels to judge the fit by, False for the kernels to fit.
+    flop, bytes: work per kernel and operator kind, with shape (kernels, operator kinds). All other arrays have shape
+    (kernels,).
+    launches: number of launches per kernel.
+    cached: share of a kernel's bytes that the last-level cache holds.
+    peak: highest FLOP/s in the kernel's format.
+    seconds: measured time.
+    bandwidth: memory bandwidth in bytes/s.
     """
 
     keys: NDArray[np.str_]
@@ -55,8 +61,8 @@ class Kernels:
     def predict_seconds(self, numbers: Mapping[str, float]) -> Floats:
         """Predict the seconds per kernel.
 
-        numbers: shares of peak and bandwidth that kernels attain; optionally the seconds per launch, and the speed of
-        the cache relative to memory.
+        numbers: `peak` and `bandwidth` are the shares of the ceilings that kernels attain. Optional are `launch`, the
+        seconds per launch, and `cache`, the speed of the cache relative to memory.
         """
         moved = self.bandwidth * numbers["bandwidth"]
         of_cache = self.cached * (1 / numbers.get("cache", 1.0) - 1)
@@ -66,16 +72,16 @@ class Kernels:
         return spent
 
     def select(self, judged: bool) -> Kernels:
-        """Select the kernels to judge, or those to fit."""
+        """Return the kernels to judge the fit by if `judged` is True, or else the kernels to fit."""
         selected = self.judged == judged
         arrays = {name: value[selected] for name, value in vars(self).items() if name != "bandwidth"}
         return Kernels(**arrays, bandwidth=self.bandwidth)
 
 
 def kernel_rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
-    """Return the kernels in each round, by node, device and thread count. Every round has the same kernels.
+    """Return a list of the rounds for each node, device and thread count. All rounds in a list have the same kernels.
 
-    node: return only the kernels on this node.
+    node: if given, return only the lists for this node.
     """
     return {place: rounds for place, rounds in _rounds_by_place(data).items() if node in (None, place[0])}
 
@@ -101,16 +107,18 @@ def _rows_by_place(data: Dataset) -> Mapping[Any, Any]:
 
 
 def source_rows(data: Dataset, node: str, device: str, threads: int) -> tuple[int, ...]:
-    """Return the numbers of the summary rows behind the kernels and ceilings on one node, device and thread count."""
+    """Return the summary's row numbers for the kernels and ceilings on one node, device and thread count."""
     return tuple(sorted(_rows_by_place(data).get((node, device, threads), ())))
 
 
 @dataclass(frozen=True)
 class _Points:
-    """Kernels and ceilings on all nodes, or on one node, device and thread count.
+    """Measured points that may be kernels or ceilings, on all nodes, or on one node, device and thread count.
 
-    columns: POINT, flop and bytes per call, launches, cached, and the columns that `_with_keys` adds. seconds: shape
-    (rows, rounds), nan if not measured. flop, bytes: by operator kind, with shape (rows, kinds).
+    columns: arrays with one value per point: POINT, flop and bytes per call, launches, cached, and the columns that
+    `_with_keys` adds.
+    seconds: time with shape (points, rounds), nan if not measured.
+    flop, bytes: work by operator kind, with shape (points, kinds).
     """
 
     columns: Mapping[str, NDArray[Any]]
@@ -122,18 +130,18 @@ class _Points:
         return self.columns[name]
 
     def take(self, rows: NDArray[np.intp]) -> _Points:
-        """Select rows."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         return _Points(columns, self.seconds[rows], self.flop[rows], self.bytes[rows])
 
 
 def _points(data: Dataset) -> _Points:
-    """Read all measured kernels and ceilings."""
+    """Read all measured points that may be kernels or ceilings."""
     columns = [*POINT, "round", "metric", "value", "flop", "bytes", "status"]
     samples = data.samples("peak", *_KERNELS, columns=columns)
     usable = (samples["status"] == "ok") & ~samples["backend"].isin(_LOOPS)
     ok = samples.loc[usable, columns[:-1]]
-    # On a GPU, the compute part of a request has its own time, but FLOP and bytes are known only for the whole request.
+    # On a GPU, the computation in a request is timed by itself, but FLOP and bytes are known only for the whole
+    # request.
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
     is_time = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
     timed = ok.loc[is_time, [*POINT, "round", "value"]]
@@ -152,7 +160,11 @@ def _points(data: Dataset) -> _Points:
 
 
 def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
-    """Add each point's key, kind and footprint, and the flags `judged`, `whole` and `fma`."""
+    """Add each point's key, kind (`work`) and footprint, and three flags.
+
+    judged: True for a kernel to judge the fit by. whole: False for a request that cannot count as a kernel. fma: True
+    for the kernel that measures the peak of multiply-adds.
+    """
     # Each distinct point is parsed only once, because points recur on every node.
     by = ["experiment", "backend", "dtype", "params"]
     points = table[by].drop_duplicates(ignore_index=True)
@@ -165,7 +177,7 @@ def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
         judged=pd.Series(map(is_judged, keys), dtype=bool),
         footprint=pd.Series([chosen.get("footprint", 0) for chosen in params], dtype=float),
         fma=pd.Series([chosen.get("kernel") == "fma" for chosen in params], dtype=bool),
-        # Of the requests, only those count that use all their data once and keep no weights on the device.
+        # A request counts only if it uses all its data once and keeps no weights on the device.
         whole=(points["experiment"] != "offload")
         | pd.Series(
             [chosen.get("uses") == 1 and chosen.get("op") in ("elementwise", "gemm") for chosen in params], dtype=bool
@@ -175,25 +187,28 @@ def _with_keys(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_judged(key: str) -> bool:
-    """Tell if a kernel is judged (even hash) or fitted (odd)."""
+    """Return True for a kernel to judge the fit by, and False for a kernel to fit, by the parity of its key's hash."""
     return hashlib.sha256(key.encode()).digest()[0] % 2 == 0
 
 
 def _step_metrics(data: Dataset) -> pd.DataFrame:
-    """Return the metrics recorded by model steps: one row per point, one column per metric."""
+    """Return the metrics that model steps record: one row per point, one column per metric."""
     steps = data.table[(data.table["experiment"] == "roofline") & (data.table["status"] == "ok")]
     steps = steps.astype({name: object for name in [*POINT, "metric"] if name != "threads"})
     return steps.pivot(index=POINT, columns="metric", values="estimate").astype(float)
 
 
 def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
-    """Split FLOP and bytes by operator intensity, as recorded by model steps; other kernels count as one operator."""
+    """Split each model step's FLOP and bytes by operator intensity, as the step recorded them.
+
+    A kernel that is no model step counts as one operator.
+    """
     texts = {name.split(".", 1)[1].removesuffix("_share") for name in steps.columns if "_below." in name}
     by_measure = []
     for measure in ("flop", "bytes"):
         names = [f"{measure}_below.{text}_share" for text in sorted(texts, key=float)]
         below = steps.reindex(columns=names).to_numpy(float).T
-        # A limit without a value repeats the value of the limit below it.
+        # The shares are cumulative over the limits, so a limit without a value takes the value of the limit below it.
         up_to = np.fmax.accumulate([np.zeros(len(table)), *below, np.ones(len(table))], axis=0)
         by_measure.append(np.nan_to_num(table[measure].to_numpy(float))[:, None] * np.diff(up_to, axis=0).T)
     used = np.any([parts.any(axis=0) for parts in by_measure], axis=0)
@@ -201,9 +216,10 @@ def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats
 
 
 def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
-    """Return the kernels of one node, device and thread count that all rounds measured; none if a half has too few.
+    """Return, for each round, the kernels of one node, device and thread count that all rounds measured.
 
-    Some experiments have more rounds than others, so only the rounds with the most experiments count.
+    The list is empty if there are fewer than LEAST kernels to fit or to judge. Some experiments have more rounds than
+    others, so only the rounds with the most experiments are used.
     """
     experiment, moved, judged = points["experiment"], points["bytes"], points["judged"]
     experiments = [len(set(experiment[measured])) for measured in ~np.isnan(points.seconds.T)]
@@ -215,7 +231,7 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
     if min(judged[usable].sum(), (~judged[usable]).sum()) < LEAST:
         return []
     usable = usable[np.argsort(points["key"][usable], kind="stable")]
-    # The data of memory passes and of GPU requests stay in place, so they may fit into the cache. Products and CPU
+    # Every call of a memory pass or GPU request uses the same data, which may fit into the cache. Products and CPU
     # requests cycle through copies that are larger than the caches.
     fits = (experiment == "bandwidth") & (points["footprint"] <= cache)
     fits |= (experiment == "offload") & (points["device"] != "cpu") & (moved <= cache)
@@ -238,8 +254,11 @@ def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
 class _Ceilings:
     """Ceilings on one node, device and thread count, in one round.
 
-    seconds: time per point. usable: True for points that count as kernels. peak: FLOP/s in the point's format, or the
-    highest of all formats if that format has no product. bandwidth: memory bandwidth in bytes/s.
+    seconds: time per point.
+    usable: True for points that count as kernels.
+    peak: highest FLOP/s in the format of each point. If a format has no product, its peak is the highest of all
+    formats.
+    bandwidth: memory bandwidth in bytes/s.
     """
 
     seconds: Floats
@@ -261,11 +280,12 @@ def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | Non
     peak = np.array([rates[fastest[name]] if name in fastest else np.nan for name in dtype])
     usable = (points["bytes"] > 0) & (~np.isnan(peak) | np.isnan(points["flop"])) & measured & (experiment != "peak")
     usable[[*fastest.values(), widest]] = False
-    # Only memory passes have formats without products. They compute almost nothing, so the highest peak serves.
+    # Only memory passes have formats without products. They compute almost nothing, so the highest peak of all formats
+    # will do.
     return _Ceilings(seconds, usable, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speeds[widest]))
 
 
 def _argmax(values: Floats, among: Bools) -> int:
-    """Return the index with the largest value where `among` is true."""
+    """Return the index of the largest value among those where `among` is True."""
     places = np.flatnonzero(among)
     return int(places[np.nanargmax(values[places])])

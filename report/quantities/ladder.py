@@ -1,6 +1,6 @@
-"""The ladder: ways to do the same work, from an interpreted loop up to the fastest way on a machine.
+"""The ladder of compute rates: ways to do the same work, from an interpreted loop up to the fastest way on a machine.
 
-The lower rungs matter because the CPU baseline is half the answer to "how many times faster is a GPU".
+The lower rungs matter because the answer to "how many times faster is a GPU" depends on the CPU rate to compare with.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity
 
 LOOPS = ("python", "scalar", "simd")
-# The article's matrix product, of which an interpreted loop computes only some rows, and one MLP training step.
+# PRODUCT, ROWS: the article's matrix product. Interpreted loops compute only some of its rows. STEP: a training step of
+# an MLP.
 PRODUCT = {"n": 1000, "k": 1000}
 ROWS = 1000
 STEP = {"model": "mlp", "batch": 32}
@@ -41,8 +42,9 @@ _ladder_quantity = partial(quantity, experiments=["gemm", "training"], labels=("
 def ladder_rate(data: Dataset) -> Estimates:
     """FLOP/s on each rung for one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32).
 
-    `place` counts rungs from the bottom. The fastest library is the one measured fastest on this work; `detail` names
-    it. On a GPU, each uses the device's own best; products that take less than 50 microseconds are timed in a graph.
+    `place` is the number of the rung, from the bottom. The fastest library is the library that was measured fastest on
+    this work; `detail` names it. On a GPU, both kinds of work use the fastest library on that device, and products that
+    take less than 50 microseconds are timed in a graph.
     """
     products = data.device_summary("gemm", "flop_per_s").filter(**PRODUCT)
     products = products.take((products["m"] == ROWS) | products["backend"].isin(LOOPS))

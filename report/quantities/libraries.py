@@ -1,4 +1,4 @@
-"""Vendor libraries: gains over their fallbacks, install locations, and other interfaces than CUDA."""
+"""Vendor libraries: gains over their fallbacks, install locations, and interfaces other than CUDA."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from report.quantities import quantity, summary_quantity
 
 _POINT = ["node", "device", "layer", "shape", "batch", "passes", "threads"]
 _LABELS = ("layer", "shape", "batch", "passes", "threads")
-# Variants that compute a layer without the library.
+# Variants that compute a layer without the vendor library.
 WITHOUT = ["native", "naive", "tiled"]
 _variant_quantity = partial(quantity, labels=(*_LABELS, "dtype", "variant"))
 _DEVICE = ("node", "device")
@@ -19,9 +19,9 @@ _device_quantity = partial(summary_quantity, device="gpu", by=_DEVICE)
 
 @_variant_quantity("libraries.rate", "FLOP/s")
 def layer_rates(data: Dataset) -> Estimates:
-    """Layer rate. Source: FLOP in its products, divided by the median time.
+    """Rate of a layer: the FLOP in its products, divided by the median time.
 
-    Layers that take a GPU less than 50 microseconds are timed in a graph, to exclude launches by the host.
+    A layer that takes a GPU less than 50 microseconds is timed in a graph, to exclude launches by the host.
     """
     return data.device_summary("libraries", "flop_per_s").drop_labels("backend")
 
@@ -34,19 +34,21 @@ def gain_over_fallback(rates: Estimates, variant: str) -> Estimates:
 
 @_variant_quantity("libraries.gain", "1")
 def library_gain(data: Dataset) -> Estimates:
-    """Time without the library, divided by the time with it as PyTorch uses it.
+    """Time of a layer without the vendor library, divided by its time with the library as PyTorch uses it.
 
-    Same shape, batch, passes, format and device. Label `variant` names the fallback: PyTorch's own kernels with the
-    library switched off, and for a product this project's fastest kernel.
+    Shape, batch, passes, format and device are the same. The time without the library is that of the fastest fallback,
+    which the label `variant` names: PyTorch's own kernels with the library switched off, and for a product also this
+    project's fastest kernel.
     """
     return gain_over_fallback(layer_rates(data), "library")
 
 
 @quantity("libraries.matrix_unit_gain", "1", _LABELS, device="gpu")
 def matrix_unit_gain(data: Dataset) -> Estimates:
-    """Best rate in float32 with matrix units allowed (TF32), divided by the best without; same shape and inputs.
+    """Best rate of a layer in float32 with matrix units allowed (TF32), divided by its best rate without matrix units.
 
-    Each is the best over all measured variants, including this project's own kernels.
+    Shape and inputs are the same. Each rate is the best over all measured variants, including this project's own
+    kernels.
     """
     return layer_rates(data).best_per_group([*_POINT, "dtype"], detail=["variant"]).ratio("dtype", "tf32", "float32")
 
@@ -75,7 +77,7 @@ def kernel_rates(data: Dataset) -> Estimates:
 
 @_interface_quantity("without_cuda.rate_share", "1", _KERNEL)
 def rate_share(data: Dataset) -> Estimates:
-    """Rate through another interface, relative to CUDA: same chip, kernel and size."""
+    """Rate of a kernel through an interface other than CUDA, relative to CUDA, with the same chip, kernel and size."""
     rates = kernel_rates(data)
     return rates.take(rates["backend"] != CUDA) / rates.filter(backend=CUDA).drop_labels("backend")
 
@@ -89,7 +91,7 @@ def library_rates(data: Dataset) -> Estimates:
 
 @_interface_quantity("without_cuda.naive_over_library", "1", ("n",), experiments=["without-cuda", "gemm"])
 def naive_over_library(data: Dataset) -> Estimates:
-    """Rate for the naive product in CUDA, relative to the fastest library: both float32, same size."""
+    """Rate of the naive matrix product in CUDA, relative to the fastest library, both in float32 at the same size."""
     return kernel_rates(data).filter(kernel="naive", backend=CUDA).drop_labels("kernel", "backend") / library_rates(
         data
     )

@@ -38,9 +38,10 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
 
 @quantity("bandwidth.by_footprint", "B/s", _LABELS)
 def footprint_rates(data: Dataset) -> Estimates:
-    """Bytes per second, counted as in STREAM, at every footprint: cache bandwidth if it fits, else memory bandwidth.
+    """Bytes per second, counted as in STREAM, at every footprint.
 
-    Passes that take a GPU less than 50 microseconds are timed in a graph, to exclude launches by the host.
+    If the footprint fits into a cache, this is the bandwidth of the cache, or else that of the memory. Passes that take
+    a GPU less than 50 microseconds are timed in a graph, to exclude launches by the host.
     """
     return data.device_summary("bandwidth", "bytes_per_s")
 
@@ -49,7 +50,8 @@ def footprint_rates(data: Dataset) -> Estimates:
 def bandwidth_rate(data: Dataset) -> Estimates:
     """Bytes per second, counted as in STREAM, at footprints of at least four times the last-level cache.
 
-    Source: McCalpin's STREAM, run rules. `backend: best` is the fastest library and footprint among them.
+    The minimum footprint is from the run rules of McCalpin's STREAM. `backend: best` is the fastest library and
+    footprint.
     """
     rates = footprint_rates(data)
     least = [CACHE_MULTIPLE * last_level_cache(data, *place) for place in rates.rows("node", "device")]
@@ -60,10 +62,10 @@ def bandwidth_rate(data: Dataset) -> Estimates:
 
 
 def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
-    """Divide rates by the measured bandwidth: STREAM's fastest pass with the same number of threads.
+    """Divide rates by the measured bandwidth: that of STREAM's fastest pass with the same number of threads.
 
-    rates: bytes per second at points; moved: bytes per call at the same points, in the same order. Leaves out points
-    that might fit into caches (fewer bytes than CACHE_MULTIPLE times the last-level cache).
+    rates: bytes per second at each point. moved: bytes per call at the same points, in the same order. Points that
+    might fit into caches (fewer bytes than CACHE_MULTIPLE times the last-level cache) are left out.
     """
     sizes = moved.rows("node", "device", "estimate")
     large = rates.take([total >= CACHE_MULTIPLE * last_level_cache(data, *place) for *place, total in sizes])
@@ -74,11 +76,12 @@ def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Est
 
 @quantity("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
 def gpu_over_desktop(data: Dataset) -> Estimates:
-    """Memory rate on each GPU, relative to the fastest desktop in the data, for the same operation.
+    """Memory bandwidth of each GPU, relative to the fastest desktop computer in the data, for the same operation.
 
     baseline: desktop, a node with a desktop processor that takes only DDR5 (`machine_kinds.DESKTOP`), with all its
-    threads; both sides use the fastest library and footprint. precision: equal (the same dtype on both sides) or best
-    (each side's fastest dtype). runtime, cpu_runtime: libraries on the GPU and on the desktop, which `detail` names.
+    threads. Both sides use the fastest library and footprint. precision: equal (the same dtype on both sides) or best
+    (each side's fastest dtype). runtime, cpu_runtime: libraries on the GPU and on the desktop; `detail` names the
+    desktop.
     """
     rates = bandwidth_rate(data)
     rates = rates.take(rates["backend"] != "best")
@@ -89,7 +92,7 @@ def gpu_over_desktop(data: Dataset) -> Estimates:
 
 
 def copy_estimates(data: Dataset, metric: str = "time", value: str = "estimate") -> Estimates:
-    """Return copies to, from and within GPUs, with the labels that distinguish them."""
+    """Return estimates for copies to, from and within GPUs, with the labels that distinguish the copies."""
     return data.summary("transfer", metric, value).keep_labels(*_WAY, "size")
 
 
@@ -97,15 +100,16 @@ def copy_estimates(data: Dataset, metric: str = "time", value: str = "estimate")
 def transfer_rate(data: Dataset) -> Estimates:
     """Bytes per second in consecutive copies of equal size.
 
-    direction: host_to_device, device_to_host, both (both at once: the sum of bytes that arrive on the two sides),
-    device_to_device (bytes that device memory reads and writes), peer.
+    direction: host_to_device; device_to_host; both, which copies in both directions at once and adds up the bytes that
+    arrive on the two sides; device_to_device, which counts the bytes that the device's memory reads and writes; or
+    peer, which copies to another GPU.
     """
     return copy_estimates(data, value="bytes_per_s")
 
 
 @_transfer_quantity("transfer.memory_ratio", "1", (*_COPY, "op", "dtype"), experiments=["transfer", "bandwidth"])
 def memory_ratio(data: Dataset) -> Estimates:
-    """Copy rate within device memory, relative to the copy rate between host and device, same device."""
+    """Copy rate within device memory, relative to the copy rate between host and device, on the same device."""
     inside = (
         bandwidth_rate(data)
         .filter(device="gpu", op="copy", backend="best")
@@ -116,11 +120,11 @@ def memory_ratio(data: Dataset) -> Estimates:
 
 @_transfer_quantity("transfer.half_rate_size", "B", ("direction", "host_memory"))
 def half_rate_size(data: Dataset) -> Estimates:
-    """Copy size from which the rate stays at half its best or above: Hockney's n_1/2.
+    """Copy size from which the rate stays at or above half the best rate: Hockney's n_1/2.
 
-    As for crossovers, low is the last size surely below half (the whole interval for its share), high the first later
-    size surely not below; either is unknown if there is none. The estimate is interpolated on logarithms. No case if no
-    copy is below half.
+    low: the last size at which the whole interval of the rate lies below half the best. high: the first later size at
+    which it lies at or above half the best. Each bound is unknown if there is no such size. The estimate is
+    interpolated between two sizes, on logarithms. If no copy is slower than half the best, there is no case.
 
     Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
     """
@@ -129,7 +133,7 @@ def half_rate_size(data: Dataset) -> Estimates:
         top = rates.take([rates["estimate"].argmax()])
         shares = rates / top.keep_labels(*_WAY)
         size, share, low, high = (shares.numbers(name).to_numpy() for name in ("size", "estimate", "low", "high"))
-        # Number of sizes up to and including the largest one with a rate below half the best.
+        # Number of sizes up to and including the largest size at which the rate is below half the best.
         below = int(np.flatnonzero(share < 0.5).max(initial=-1)) + 1
         if 0 < below < len(size):
             ends = slice(below - 1, below + 1)

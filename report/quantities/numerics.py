@@ -13,46 +13,46 @@ from report.quantities import quantity
 from report.quantities.gemm import with_shape
 
 _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
-# ACROSS: methods that change the order in which entries are computed. WITHIN: methods that change the order of the
-# terms in an entry. A library may change both orders: see `spread_across_cells_ulp`.
+# ACROSS: methods that change the order in which entries are computed. WITHIN: methods that change the order in which
+# the terms of an entry are added. A library may change both orders, as `spread_across_cells` explains.
 ACROSS = ("cell_order", "permuted")
 WITHIN = ("summation", "split_k", "threads", "libraries")
 
 
 def _method_estimates(data: Dataset, metric: str, methods: Sequence[str], least: float = 0.0) -> Estimates:
-    """Return a metric for some methods, and raise `low` to `least`, the smallest possible value."""
+    """Return a metric for some methods. Lower bounds are raised to `least`, the smallest possible value."""
     estimates = with_shape(data.summary("numerics", metric).filter(method=methods))
     return estimates.label(low=estimates["low"].clip(lower=least))
 
 
 @quantity("numerics.spread_across_cells_ulp", "ulp", _LABELS)
 def spread_across_cells(data: Dataset) -> Estimates:
-    """Largest difference in any entry between two orders in which entries are computed, in units in the last place.
+    """Largest difference in any entry if the entries are computed in another order, in units in the last place.
 
     cell_order: a plain loop visits the entries in other orders, with one and with several threads; nothing else
-    changes. permuted: a library product with permuted rows in A and columns in B. The library may then also sum an
-    entry in another order, for example at the edge of a tile; a spread shows that, and says nothing about the order of
-    entries. The unit in the last place is that of the result's root mean square.
+    changes. permuted: a library computes the product with permuted rows in A and columns in B. The library may then
+    also add the terms of an entry in another order, for example at the edge of a tile. A difference shows this change,
+    and says nothing about the order of entries. The unit in the last place is that of the result's root mean square.
     """
     return _method_estimates(data, "spread_ulp", ACROSS)
 
 
 @quantity("numerics.spread_within_cell_ulp", "ulp", _LABELS)
 def spread_within_cell(data: Dataset) -> Estimates:
-    """Largest difference in any entry between two orders in which its terms are added, in units in the last place.
+    """Largest difference in any entry if its terms are added in another order, in units in the last place.
 
-    summation and split_k always change the order; more threads or another library (threads, libraries) may keep it. The
-    unit in the last place is that of the result's root mean square.
+    The methods `summation` and `split_k` always change that order. `threads` (more threads) and `libraries` (another
+    library) may keep it. The unit in the last place is that of the result's root mean square.
     """
     return _method_estimates(data, "spread_ulp", WITHIN)
 
 
 @quantity("numerics.determinism", "1", ("over", *_LABELS[1:]))
 def determinism(data: Dataset) -> Estimates:
-    """Distinct results from one product with the same operands; 1 means deterministic.
+    """Number of distinct results from one product with the same operands; 1 means that the product is deterministic.
 
-    over calls: among repeated calls in one process, mean over rounds. over rounds: counted among the processes that
-    measured the point, at least two.
+    over: `calls` counts the results of repeated calls in one process, as a mean over rounds. `rounds` counts the
+    results over all processes that measured the point, which are at least two.
     """
     calls = _method_estimates(data, "distinct_results", ("repeat",), least=1)
     return concat_estimates(

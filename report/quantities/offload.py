@@ -1,7 +1,8 @@
 """Requests from end to end: compute time, transfer time, and the size at which a GPU pays off.
 
-Request time is measured on the host, from the first launch until the result is in host memory. The GPU's own time for
-each part is measured without the host; the remaining request time is launch and wait, while the GPU is idle.
+Request time is measured on the host, from the first launch until the result is in host memory. The GPU's own clock
+measures the copy to the GPU, the computation and the copy back, without the host. The remaining request time is
+launches and waits, while the GPU is idle.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def request_bytes(op: str, m: int, n: int, k: int, dtype: str) -> int:
 
 
 def request_estimates(data: Dataset, metric: str = "time") -> Estimates:
-    """Return a metric of the experiment `offload`, with each request's size."""
+    """Return a metric of the experiment `offload`, with the label `size`: bytes that a request transfers both ways."""
     return _with_size(data.summary("offload", metric))
 
 
@@ -53,7 +54,7 @@ def gpu_request_times(data: Dataset) -> Estimates:
 
 
 def gpu_part_times(data: Dataset, part: str) -> Estimates:
-    """Return the GPU's own seconds for one part in PARTS, without the label for the launch method."""
+    """Return the seconds for one of PARTS by the GPU's own clock, without the label for the launch method."""
     return request_estimates(data, f"device_time.{part}").drop_labels("threads", "backend", "launch")
 
 
@@ -71,14 +72,14 @@ def sum_times(*parts: Estimates) -> Estimates:
 
 
 def transfer_times(data: Dataset) -> Estimates:
-    """Return the GPU's own seconds for both copies, to the GPU and back."""
+    """Return the seconds for both copies, to the GPU and back, by the GPU's own clock."""
     return sum_times(gpu_part_times(data, "h2d"), gpu_part_times(data, "d2h"))
 
 
 def host_rates(data: Dataset) -> Estimates:
-    """Return requests per second on a CPU alone, by the fastest library per request; `detail` names the library.
+    """Return requests per second on a CPU alone, with the fastest library for each request; `detail` names the library.
 
-    baseline: `core` is one thread; `node` is the fastest thread count, for requests that were measured with all threads
+    baseline: `core` is one thread. `node` is the fastest thread count, for requests that were measured with all threads
     too. Products from the experiment `gemm` count as requests, because they start and end in host memory.
     """
     products = _with_size(data.summary("gemm").filter(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
@@ -99,18 +100,19 @@ def host_rates(data: Dataset) -> Estimates:
 def request_time(data: Dataset) -> Estimates:
     """Time per request on the host's clock, from the first launch until the result is in host memory.
 
-    On a CPU nothing is transferred, and host_memory is none.
+    On a CPU nothing is transferred, and the label host_memory is `none`.
     """
     return request_estimates(data)
 
 
 @_gpu_quantity("offload.phase_share", "1", (*_LABELS, "clock", "phase"))
 def phase_share(data: Dataset) -> Estimates:
-    """Share of request time by phase, on either clock.
+    """Share of the request time that each phase takes, by the GPU's clock and by the host's clock.
 
-    clock device: GPU time for h2d, compute and d2h; launch_and_wait is the remainder, with its bounds from the other
-    intervals. clock host: time until each launch returns, then until the GPU is done (synchronise). The shares on each
-    clock add up to 1.
+    On the GPU's clock (`clock: device`), the phases are h2d (copy to the GPU), compute, d2h (copy back), and
+    launch_and_wait, which is the remaining time; its bounds follow from the other intervals. On the host's clock
+    (`clock: host`), each launch is a phase until it returns, and the last phase, synchronise, lasts until the GPU is
+    done. The shares on each clock add up to 1.
     """
     whole = gpu_request_times(data)
     parts = {name: gpu_part_times(data, name) for name in PARTS}
@@ -124,7 +126,7 @@ def phase_share(data: Dataset) -> Estimates:
 
 @_gpu_quantity("offload.transfer_share", "1", (*_BATCH, *WAY))
 def transfer_share(data: Dataset) -> Estimates:
-    """Time of both copies on the GPU's clock, divided by the whole request's time, from pinned memory.
+    """Time of both copies by the GPU's clock, divided by the time of the whole request, from pinned host memory.
 
     batch: rows in an mlp request. uses: computations per transfer.
     """
@@ -133,12 +135,12 @@ def transfer_share(data: Dataset) -> Estimates:
 
 @_gpu_quantity("offload.transfer_over_compute", "1", (*_BATCH, "host_memory"))
 def transfer_over_compute(data: Dataset) -> Estimates:
-    """Time of both copies, divided by compute time, both on the GPU's clock, from pinned memory."""
+    """Time of both copies, divided by the compute time, both by the GPU's clock and from pinned host memory."""
     return _with_batch(transfer_times(data) / gpu_part_times(data, "compute"))
 
 
 def _with_batch(ratios: Estimates) -> Estimates:
-    """Label mlp requests by row count, and all others by size."""
+    """Replace m, n and k by a label: `batch`, the number of rows, for mlp requests, and `size` for all others."""
     mlp = ratios["op"] == "mlp"
     labels = {"size": ratios["size"].mask(mlp, None), "batch": ratios["m"].where(mlp, None)}
     return ratios.drop_labels("m", "n", "k").label(**labels)
@@ -146,7 +148,10 @@ def _with_batch(ratios: Estimates) -> Estimates:
 
 @_both_quantity("offload.speedup", "1", (*_LABELS, "baseline"), reads=("gemm",))
 def speedup(data: Dataset) -> Estimates:
-    """CPU time with the fastest library, divided by the whole request's time on the GPU: same work and format."""
+    """Time of a request on the CPU with the fastest library, divided by the time of the whole request on the GPU.
+
+    Work and number format are the same.
+    """
     return ratio_with_detail(gpu_request_times(data).inverse(), host_rates(data))
 
 
@@ -156,9 +161,9 @@ def speedup(data: Dataset) -> Estimates:
 def speedup_over_100_cores(data: Dataset) -> Estimates:
     """Time of a matrix product on 100 cores, divided by that on the GPU, in the same number format.
 
-    Cores: 100 times the fastest library's rate on one core, as if all cores kept its clock and shared the work without
-    loss; real cores do neither. GPU: transfers included, the fastest whole request; transfers excluded, compute time
-    alone.
+    The rate on 100 cores is 100 times the fastest library's rate on one core, as if all cores kept their clock and
+    shared the work without loss; real cores do neither. transfers: if included, the GPU's time is that of the fastest
+    whole request; if excluded, it is the compute time alone.
     """
     core = host_rates(data).filter(op="gemm", uses=1, baseline="core").drop_labels("baseline")
     point = ["node", "device", *WORK]
@@ -171,11 +176,11 @@ def speedup_over_100_cores(data: Dataset) -> Estimates:
 
 @_both_quantity("offload.crossover", "B", ("op", "uses", "dtype", *WAY, "baseline"), reads=("gemm",))
 def crossover(data: Dataset) -> Estimates:
-    """Smallest request size from which the GPU answers first, in bytes transferred both ways.
+    """Smallest request size from which the GPU is faster than the CPU, in bytes transferred both ways.
 
-    low: the last size at which the CPU is surely first, high: the first size at which the GPU is; the estimate is
-    interpolated from the ratio between their times. Without a crossover there is no estimate, and `detail` names the
-    side ahead.
+    low: the last size at which the CPU is surely faster. high: the first size at which the GPU is surely faster. The
+    estimate is interpolated from the ratio between their times. If there is no crossover, there is no estimate, and
+    `detail` names the faster side.
     """
     gains = speedup(data).drop_labels("m", "n", "k")
     even = gains.label(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf)
@@ -183,6 +188,6 @@ def crossover(data: Dataset) -> Estimates:
     points = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
     series = [name for name in points.labels if name != "side"]
     by_size = dict(zip(gains.rows(*series, "size"), gains["estimate"], strict=True))
-    # Drop crossings beyond which the CPU answers first.
+    # A crossing is unknown if the CPU is faster at its upper end, because the GPU is then not faster from there on.
     behind = [by_size.get(place, np.nan) < 1 for place in points.rows(*series, "high")]
     return points.drop_labels("side").set_unknown(behind, "estimate", "low", "high")

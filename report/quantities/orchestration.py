@@ -17,13 +17,20 @@ _gpu_quantity = partial(quantity, device="gpu")
 
 @quantity("orchestration.wait_share", "1", (*_LOOP, "workers"))
 def wait_share(data: Dataset) -> Estimates:
-    """Median time until the next batch is on the device, divided by the iteration time; both wait for the device."""
+    """Median time until the next batch is on the device, divided by the time of the whole training iteration.
+
+    Both times end when the device has finished.
+    """
     return (data.summary("orchestration", "time.load") / data.summary("orchestration")).drop_labels("backend")
 
 
 @quantity("orchestration.time_lost", "1", _LOOP)
 def time_lost(data: Dataset) -> Estimates:
-    """1 - iteration time with batches already on the device / time with the best loader worker count."""
+    """Share of the training time that data loading costs.
+
+    The formula is 1 - iteration time with batches already on the device / iteration time with the best number of loader
+    workers.
+    """
     # On a GPU, use the loops that let the host run ahead, as is usual in training.
     on_gpus = data.summary("orchestration", "loop_time").filter(device="gpu")
     turns = concat_estimates([on_gpus, data.summary("orchestration").filter(device="cpu")]).inverse()
@@ -36,8 +43,9 @@ def time_lost(data: Dataset) -> Estimates:
 
 @_gpu_quantity("orchestration.gpu_time_lost_to_host", "1", _LOOP)
 def gpu_time_lost_to_host(data: Dataset) -> Estimates:
-    """1 - iteration time with preloaded batches / time with the best loader worker count, on GPUs.
+    """Share of a GPU's training time that data loading on the host costs.
 
+    The formula is 1 - iteration time with preloaded batches / iteration time with the best number of loader workers.
     Both loops let the host run a few iterations ahead, as is usual.
     """
     return time_lost(data).filter(device="gpu")
@@ -51,9 +59,10 @@ def decode_time(data: Dataset) -> Estimates:
 
 @_gpu_quantity("orchestration.gpu_idle_share", "1", ("model", "batch", "dtype", "backend"), experiments=["training"])
 def gpu_idle_share(data: Dataset) -> Estimates:
-    """1 - time in the step's kernels and copies / step time, with the batch on the device.
+    """Share of a training step in which the GPU is idle: 1 - time in the step's kernels and copies / step time.
 
-    The profiler adds up consecutive kernels; between them the GPU waits for the host to launch the next.
+    The batch is on the device already. The profiler adds up the times of consecutive kernels; between them, the GPU
+    waits for the host to launch the next kernel.
     """
     kernels = data.summary("training", "kernel_time").filter(device="gpu")
     return complement(kernels / data.summary("training")).drop_labels("threads")

@@ -17,18 +17,18 @@ _gpu_quantity = partial(quantity, device="gpu")
 
 @_gpu_quantity("parallelism.throughput", "FLOP/s", ("in_flight",))
 def throughput(data: Dataset) -> Estimates:
-    """Rate of chains of dependent multiply-adds, one per thread, by threads in flight."""
+    """Rate of all chains of dependent multiply-adds, with one chain per thread, by the number of threads in flight."""
     chains = data.summary("parallelism", value="flop_per_s").filter(kernel="chains")
     return chains.keep_labels(*_PLACE, "in_flight")
 
 
 @_gpu_quantity("parallelism.threads_for_90_percent", "threads")
 def threads_for_90_percent(data: Dataset) -> Estimates:
-    """Fewest threads in flight to reach nine tenths of the chains' best rate.
+    """Fewest threads in flight with which the chains reach nine tenths of their best rate.
 
-    As for crossovers, high is the first measured thread count that is surely not below (the whole interval for the
-    share), and low the last one before it that is surely below. The estimate is interpolated on logarithms. low is
-    unknown if even the fewest threads are not surely below.
+    high: the first measured thread count at which the whole interval of the rate lies at or above nine tenths of the
+    best. low: the last thread count before it at which the whole interval lies below; unknown if there is none. The
+    estimate is interpolated between two thread counts, on logarithms.
     """
     rows = []
     for place, rates in throughput(data).sort_by("in_flight").groups(*_PLACE):
@@ -39,7 +39,7 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
             last = int(reached[0])
             below = np.flatnonzero(shares["high"][:last] < FULL_SHARE)
             first = int(below.max(initial=0))
-            # Interpolate between two neighbours, linear in both logarithms.
+            # Interpolate linearly between two neighbours, on the logarithms of threads and share.
             after = first + int(np.argmax(share[first : last + 1] >= FULL_SHARE))
             ends = slice(max(after - 1, first), after + 1)
             estimate = np.exp(np.interp(np.log(FULL_SHARE), np.log(share[ends]), np.log(threads[ends])))
@@ -60,8 +60,8 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 def linearity(data: Dataset) -> Estimates:
     """Rate per thread, relative to that with the fewest threads measured: 1 if throughput is proportional to threads.
 
-    Limited to half the threads that would reach the best rate at the initial rate per thread: beyond, threads on one
-    scheduler begin to wait for each other.
+    The thread counts end at half of those that would reach the best rate if each thread kept its initial rate. With
+    more threads, the threads on one scheduler begin to wait for each other.
     """
     parts = []
     for _, rates in throughput(data).sort_by("in_flight").groups(*_PLACE):
@@ -75,9 +75,9 @@ def linearity(data: Dataset) -> Estimates:
 
 @quantity("parallelism.path_time", "s", ("paths",))
 def path_time(data: Dataset) -> Estimates:
-    """Time with several paths in a group of 32 threads or elements: same work on each path.
+    """Time of a group of 32 threads or elements that take several code paths, with the same work on each path.
 
-    The fastest method counts: a CPU's vectors, or one element at a time.
+    The fastest method counts; on a CPU, the methods are vectors and one element at a time.
     """
     times = data.summary("parallelism").filter(kernel="paths")
     groups = times.numbers("estimate").groupby([times[name] for name in (*_PLACE, "paths")])
@@ -87,6 +87,9 @@ def path_time(data: Dataset) -> Estimates:
 
 @quantity("parallelism.divergence_cost", "1", ("paths",))
 def divergence_cost(data: Dataset) -> Estimates:
-    """Time with several paths in a group of 32 threads or elements, relative to one path: same work on each path."""
+    """Time of a group of 32 threads or elements that take several code paths, relative to one path.
+
+    The work is the same on each path.
+    """
     fastest = path_time(data)
     return fastest.take(fastest["paths"] != 1) / fastest.filter(paths=1).drop_labels("paths")

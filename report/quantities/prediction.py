@@ -4,9 +4,10 @@ The simplest model has two numbers: the peak arithmetic P in each format, and th
 with F FLOP and M bytes takes max(F / P, M / B), and that a step takes the sum over its operators. A third number t is
 the cost per launch; a fourth, C, is the bandwidth of the last-level cache, for data that fit into it.
 
-A hash assigns each kernel to one of two halves: numbers are fitted to one half and judged on the other. The kernels are
-all that were measured, not a random sample of all kernels. So the median error describes this list, and its interval
-covers measurement error only. Ceilings and fits are computed per round, and intervals are over rounds.
+A hash assigns each kernel to one of two halves: the numbers are fitted to one half and judged on the other. The kernels
+are all that this study measured, not a random sample of all possible kernels. So the median error describes this list,
+and its interval covers measurement error only. Ceilings (peak and bandwidth) and fits are computed per round, and
+intervals are over rounds.
 """
 
 from __future__ import annotations
@@ -29,29 +30,31 @@ from report.formatting import with_unit
 from report.quantities import quantity
 from report.quantities.kernels import PLACE, Floats, Kernels, kernel_rounds, source_rows
 
-# Each model has this many numbers, and ceilings that are measured or fitted.
+# Each model is a count of numbers, and the source of its ceilings (peak and bandwidth): as measured, or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
-# From this many places (node, device and thread count) on, parallel processes fit the models.
+# Minimum number of places (node, device and thread count) for which parallel processes fit the models.
 MANY = 100
-# Starting values for the launch cost, in seconds; the cache starts at three times the memory bandwidth.
+# Values of the launch cost, in seconds, from which the fit starts. For the cache, it starts at three times the memory
+# bandwidth.
 _LAUNCHES = (1e-6, 3e-5)
 _LABELS = ("threads", "numbers", "ceilings")
 _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
 NUMBERS = ("peak", "bandwidth", "launch", "cache")
 # Scale for Cauchy's loss, in log(predicted / measured). Errors beyond it have less influence on the fit.
 TOLERATED = 0.25
-# Bounds for the logarithms of the numbers.
+# Lower and upper bounds for the logarithms of NUMBERS.
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
-# Sharpness and stopping tolerance for the search and for the final fit. The loss has a kink where arithmetic time
-# equals memory time, and the optimiser may stop there; the search smooths the kink.
+# Sharpness and stopping tolerance: _SEARCH for the search, _END for the final fit. The loss has a kink where arithmetic
+# time equals memory time, at which the optimiser may stop. The search smooths the kink by a finite sharpness.
 _SEARCH, _END = (16.0, 1e-6), (math.inf, 1e-12)
 
 
 def fit_model(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
-    """Fit a model with `numbers` numbers to each round, with ceilings fitted or as measured.
+    """Fit a model with the first `numbers` of NUMBERS to each round. With ceilings as measured, nothing is fitted.
 
-    The fit uses least squares on logarithms with Cauchy's loss, in which errors beyond TOLERATED count less, because
-    the median error judges the model. It tries several starts and keeps the one with the smallest median error.
+    The fit uses least squares on logarithms with Cauchy's loss, in which errors beyond TOLERATED count less. Such
+    errors matter little, because the median error judges the model. Of several starts, the one with the smallest median
+    error is kept.
     """
     if ceilings == "measured":
         return [{"peak": 1.0, "bandwidth": 1.0} for _ in rounds]
@@ -63,11 +66,11 @@ def fit_model(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[di
 def fit_numbers(
     rounds: Sequence[Kernels], free: Sequence[str], starts: Sequence[Mapping[str, float]]
 ) -> list[dict[str, float]]:
-    """Fit the numbers `free` to the kernels in each round, under Cauchy's loss.
+    """Fit the numbers named in `free` to the kernels in each round, under Cauchy's loss.
 
-    rounds: the same kernels in each round. starts: each has a starting value for every number in `free`. The medians
-    over rounds are fitted from each start; the result with the smallest median error is then the start for each round.
-    Peak and bandwidth are 1 unless they are free.
+    rounds: the same kernels in each round. starts: dictionaries with a starting value for every number in `free`. The
+    medians over rounds are fitted first, from each of these; the result with the smallest median error is then the
+    start for each round. `peak` and `bandwidth` are 1 unless they are in `free`.
     """
     middle = replace(
         rounds[0],
@@ -85,7 +88,7 @@ def fit_numbers(
 
 
 def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
-    """Minimise the loss, starting at x, over the logarithms of the numbers at `indices` in NUMBERS."""
+    """Minimise the loss over the logarithms of the numbers at `indices` in NUMBERS, with x as the start."""
 
     # Keep the last result, because the optimiser asks for derivatives right after the errors at the same numbers.
     @lru_cache(maxsize=1)
@@ -102,7 +105,7 @@ def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float,
 
 
 def _all_logarithms(x: Sequence[float] | Floats, indices: list[int]) -> Floats:
-    """Return the logarithms of all NUMBERS, with x at `indices`."""
+    """Return the logarithms of all NUMBERS: x at `indices`, and the default for each number that is not fitted."""
     # A launch cost that is not fitted is 0, so its logarithm is -inf.
     logarithms = np.array([0.0, 0.0, -np.inf, 0.0])
     logarithms[indices] = x
@@ -110,7 +113,7 @@ def _all_logarithms(x: Sequence[float] | Floats, indices: list[int]) -> Floats:
 
 
 def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, Floats]:
-    """Return log(predicted / measured) per kernel at x, the logarithms of NUMBERS, and the derivatives.
+    """Return log(predicted / measured) per kernel, and its derivatives by x, the logarithms of NUMBERS.
 
     sharpness: exponent of the power mean that smooths the maximum of arithmetic and memory time.
     """
@@ -119,7 +122,7 @@ def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, 
     arithmetic = kernels.flop * (peak / kernels.peak)[:, None]
     memory = kernels.bytes * (slower * bandwidth / kernels.bandwidth)[:, None]
     larger = np.maximum(arithmetic, memory)
-    # `ratio` is the smaller over the larger time, to the power `sharpness`; `lead` is the weight of the larger time in
+    # `ratio` is the smaller time over the larger, to the power `sharpness`. `lead` is the weight of the larger time in
     # the derivative.
     ratio = np.divide(np.minimum(arithmetic, memory), larger, out=np.zeros_like(larger), where=larger > 0) ** sharpness
     spent_by, lead = larger * (1 + ratio) ** (1 / sharpness), 1 / (1 + ratio)
@@ -186,10 +189,11 @@ def _fit_models(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
 
 @quantity("roofline.prediction_error", "1", experiments=_EXPERIMENTS, labels=_LABELS, reads=("offload", "peak"))
 def prediction_error(data: Dataset) -> Estimates:
-    """Median |predicted / measured - 1| over the judged kernels, from two, three and four numbers.
+    """Median |predicted / measured - 1| over kernels, if their times are predicted from two, three or four numbers.
 
-    ceilings: measured (peak and bandwidth as the study's own kernels reach them) or fitted (shares of both that best
-    predict the other half). One value per round; interval by Student's t.
+    Numbers are fitted to half of the kernels, and the error is over the other half. ceilings: measured (peak and
+    bandwidth as the study's own kernels reach them) or fitted (the shares of both that best predict the kernels to
+    fit). There is one value per round, and the interval is Student's t.
     """
     predictions = predict_places(data)
     rows = [
@@ -208,7 +212,7 @@ def prediction_error(data: Dataset) -> Estimates:
 
 
 def format_fits(fits: Sequence[Mapping[str, float]]) -> str:
-    """Format the numbers in words, each as the median over rounds."""
+    """Describe the fitted numbers in words; each is the median over rounds."""
     middle = {name: float(np.median([fit[name] for fit in fits])) for name in fits[0]}
     words = [f"×{middle[name]:.2f} the measured {name}" for name in ("peak", "bandwidth")]
     words += [f"{with_unit(middle['launch'], 's')} a launch"] if "launch" in middle else []
@@ -224,10 +228,11 @@ def format_fits(fits: Sequence[Mapping[str, float]]) -> str:
     reads=("offload", "peak"),
 )
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
-    """Median prediction error from bandwidth alone, relative to that from peak arithmetic alone.
+    """Median error of times predicted from bandwidth alone, relative to those predicted from peak arithmetic alone.
 
-    Each uses the single number that best predicts the other half: the median ratio of measured to predicted. Only
-    kernels that compute; memory passes are left out, because they define the bandwidth.
+    Each prediction uses a single number, the median ratio of measured to predicted time over half of the kernels; the
+    error is over the other half. Only kernels that compute count. Memory passes are left out, because they define the
+    bandwidth.
     """
     rows, values = [], []
     for place, per_round in kernel_rounds(data).items():
@@ -242,7 +247,7 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
             labels = dict(zip(PLACE, place, strict=True))
             rows.append({**labels, **counts, "source_rows": source_rows(data, *place)})
             values.append(ratios)
-    # One group per machine: variation within one machine says nothing about another.
+    # Each machine is a group of its own, because the variation on one machine says nothing about another machine.
     return Estimates.from_points(rows, statistics.estimate_on_log_scale(values, np.arange(len(values))), log=True)
 
 
@@ -252,7 +257,7 @@ def _computing_mask(kernels: Kernels) -> NDArray[np.bool_]:
 
 
 def _single_number_error(kernels: Kernels, amount: Floats) -> float:
-    """Return the median error on the judged kernels if time is proportional to `amount`."""
+    """Return the median error on the judged kernels if their times are predicted to be proportional to `amount`."""
     scale = kernels.seconds / np.where(_computing_mask(kernels), amount, np.nan)
     factor = np.nanmedian(scale[~kernels.judged])
     return float(np.nanmedian(np.abs(factor / scale[kernels.judged] - 1)))

@@ -34,8 +34,8 @@ from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.serving import LIMIT_S, p99_latency
 from report.quantities.training import speedup
 
-# Each row has a pattern for the GPU name that the driver reports, the machine to hire, and its substitutes. The first
-# match counts.
+# Each row has a pattern for the GPU's name as the driver reports it, the machine to hire, and machines whose prices are
+# shown as alternatives. The first row that matches counts.
 MACHINES = (
     (r"gh200", "lambda-1x-gh200", ()),
     (r"h100.*pcie", "lambda-1x-h100-pcie", ()),
@@ -52,7 +52,7 @@ MACHINES = (
 LOADS = (1.0, 5.0, 10.0)
 # Machines with one GPU, for work that is too small to fill a GPU.
 SINGLE = ("aws-g4dn.xlarge", "aws-g6.xlarge", "aws-g5.xlarge", "lambda-1x-h100-pcie", "lambda-1x-b200")
-# Price entry for each card, and the article's name for the card.
+# For each graphics card, its price entry and its name in the article.
 CARDS = {
     "rtx-3060-12gb": ("rtx-3060.usd", "rtx-3060"),
     "rtx-4060": ("rtx-4060.usd", "rtx-4060"),
@@ -61,7 +61,8 @@ CARDS = {
 }
 LIMITS = {"arithmetic": "bf16_flops", "bandwidth": "memory_bytes_per_s", "capacity": "memory_bytes"}
 RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
-# Entries that count as used by this module even if it looks up none of them, because the nodes here lack such GPUs.
+# Price entries that count as used by this module even if it looks up none of them, because the nodes here lack such
+# GPUs.
 ENTRIES = ("aws-*.usd_per_hour", "aws-*.gpus", "lambda-*.usd_per_hour", "lambda-*.gpus", "rtx-*.usd")
 
 _SERVICE, _STEP = ("service", "requests_per_s", "cpu_runtime"), ("model", "batch", "baseline", *BEST_LABELS)
@@ -69,7 +70,7 @@ Priced = tuple[dict[str, Input], str]
 
 
 def gpu_machine(name: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return the machine to hire for a GPU name, and substitutes."""
+    """Return the machine to hire for a GPU with this name, and its alternatives. Return None if no pattern matches."""
     return next(((machine, beside) for pattern, machine, beside in MACHINES if re.search(pattern, name, re.I)), None)
 
 
@@ -82,9 +83,10 @@ def hourly_price(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> I
 
 
 def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
-    """Return price, virtual CPUs and cores of a machine with the same vendor's CPU, and the machine's name.
+    """Return inputs for a machine with the same vendor's CPU, and the machine's name.
 
-    Return None if no machine with a CPU from that vendor has a price.
+    The inputs are the price, the virtual CPUs and the cores per virtual CPU. Return None if no machine with a CPU from
+    that vendor has a price.
     """
     vendor = str(cpu.get("vendor"))
     if vendor not in PRICED:
@@ -111,13 +113,14 @@ REQUEST = Formula(
     "price.cpu_over_gpu_per_request", "1", _SERVICE, experiments=["serving"], device="cpu", formulas=(REQUEST,)
 )
 def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
-    """Price per request on the cheapest measured CPU server, relative to the cheapest machine with a GPU, same load.
+    """Price per request on the cheapest measured CPU server, relative to that on the cheapest machine with a GPU.
 
-    CPU: the server with the fewest cores to answer 99 in 100 requests within LIMIT_S (0.1 s) at that load or a higher
-    one, priced per core; ties go to the lowest such load, then to the fastest, in any runtime and format. cpu_runtime:
-    its backend. The price has no interval if the percentile's interval reaches the limit on every server. Work that no
-    CPU server answers in time has no price. GPU: one machine, assumed fast enough for every load, so it need not be
-    measured. Loads: 1, 5 and 10 requests per second (LOADS), and all loads offered.
+    Both serve the same load. Loads: 1, 5 and 10 requests per second (LOADS), and all loads offered in measurements.
+    CPU: the server with the fewest cores that answers 99 in 100 requests within LIMIT_S (0.1 s) at that load or a
+    higher load, priced per core. Of several servers with that many cores, those at the lowest such load count, and of
+    these the fastest, in any runtime and format. cpu_runtime: the server's backend. If the percentile's interval
+    reaches the limit on every server, the price has no interval. If no CPU server answers in time, there is no price.
+    GPU: one machine, which is assumed to be fast enough for every load, so it need not be measured.
     """
     whole = assumed_input(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
@@ -131,7 +134,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
         priced = core_price(data, cpu)
         if priced is None:
             continue
-        # Zero cores stands for all usable cores.
+        # A core count of zero stands for all usable cores.
         core_counts = np.where(cores[group] == 0, cpu["usable_cores"], cores[group])
         order = np.lexsort((estimate[group], rates[group], core_counts))
         core_counts, group = core_counts[order], group[order]
@@ -154,7 +157,8 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
     """Yield each load, the index of the first server within the limit at that load or more, and True if this is sure.
 
-    rates, high, estimate: offered load, and upper bound and estimate of the latency; each has shape (servers,).
+    This is sure if the upper bound of the latency is below the limit. A load is skipped if no server is within the
+    limit. rates, high, estimate: offered load, upper bound and estimate of the latency; each has shape (servers,).
     """
     for load in sorted({*LOADS, *rates.tolist()}):
         surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in (high, estimate))
@@ -191,8 +195,9 @@ SAVING = Formula(
 def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
     """Training speed-up, divided by the ratio of hourly prices: above 1 a run is cheaper on the GPU.
 
-    GPU: its share of a machine with the same GPU name. CPU: as many cores as the host has, at the price per core of a
-    machine from the same vendor. Baseline node only: nobody hires one core.
+    The price of the GPU is its share of a machine with the same GPU name. The price of the CPU is that of as many cores
+    as the host has, at the price per core of a machine from the same vendor. The only baseline is `node`, because
+    nobody hires one core.
     """
     speedups = speedup(data).filter(baseline="node")
     places = set(speedups.rows("node", "device"))
@@ -226,7 +231,10 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
 
 
 def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
-    """Return prices of a machine with this GPU and one with this CPU, and their names; None if one has no price."""
+    """Return the prices of a machine with this GPU and one with this vendor's CPU, and a text that names both machines.
+
+    Return None if one of them has no price.
+    """
     machine = gpu_machine(gpu)
     priced = core_price(data, cpu) if machine else None
     if machine is None or priced is None:
@@ -245,10 +253,10 @@ RANK = Formula("n = 1 + b", "1", {"b": ("cards of the price class that give more
 
 @quantity("price.rank_per_dollar", "1", ("card", "version", "limit"), tier="derived", formulas=(RANK,))
 def rank_per_dollar(data: Dataset) -> DerivedEstimates:
-    """Rank in its price class for each recommended card, by a limiting figure per dollar at launch.
+    """Rank of each recommended graphics card in its price class, by a rated figure per dollar at launch.
 
-    limit: arithmetic (rated dense bf16 FLOP/s), bandwidth, or memory capacity. A card counts if both figures are
-    verified. Raises MissingSourceError, with the entries that recommended cards lack.
+    limit: the figure, which is arithmetic (rated dense bf16 FLOP/s), bandwidth, or memory capacity. A card is ranked if
+    its price and that figure are verified. Raises MissingSourceError, with the entries that recommended cards lack.
     """
     recommended = {card: price for card, (price, part) in CARDS.items() if part in RECOMMENDED}
     ratings = [f"{card}.{figure}" for card in recommended for figure in LIMITS.values()]

@@ -1,7 +1,7 @@
 """Quantities from published measurements, as reported, which a claim may name under `published`.
 
 Every estimate names its source and its `family`; sources in one family are not independent. The study has no rounds
-behind these figures: low and high are the spread that the source reports, or the range over entries with the same
+behind these figures, so low and high are the spread that the source reports, or the range over entries with the same
 hardware. `judging.rules` sets the margins by which published figures decide. The modules `published_speeds`,
 `report.quantities.published_chips` and `report.quantities.published_prices` derive further quantities.
 """
@@ -62,9 +62,13 @@ def machine_name(record: Mapping[str, Any]) -> str:
 
 
 def with_speeds(records: pd.DataFrame) -> pd.DataFrame:
-    """Add each record's speed with bounds, per GPU or CPU machine: a speed is a rate, or the reciprocal of a time."""
+    """Add the columns slowest, speed and fastest: each record's speed with bounds, per GPU or CPU machine.
+
+    A speed is a rate, or the reciprocal of a time.
+    """
     turned = records["measure"].isin(LESS_IS_BETTER).to_numpy()
-    # The GPUs or machines in one entry share the load, but a single request runs on one device.
+    # The GPUs or machines in one entry share the load, so divide by their number, except for a latency: a single
+    # request runs on one device.
     single = (records["measure"] == "latency").to_numpy()
     shared = np.where(records["device"] == "gpu", records["gpus"].fillna(1), records["nodes"].fillna(1))
     shared = np.where(single, 1.0, shared)
@@ -95,7 +99,7 @@ def estimate_bounds(record: Mapping[str, Any], times: float = 1.0) -> dict[str, 
 
 
 def groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[pd.DataFrame]:
-    """Yield groups that agree in the columns `same` and have several values in `differ`."""
+    """Yield groups of records that agree in the columns `same` and have several values in the column `differ`."""
     for positions in _group_positions(records, same, differ):
         yield records.iloc[positions]
 
@@ -122,7 +126,7 @@ def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str, Any]:
-    """Return an estimate's labels for one record: LABELS, and the columns `more`, which may include `machine`."""
+    """Return an estimate's labels for one record: LABELS, and the columns in `more`, which may include `machine`."""
     columns = {
         **record,
         "batch": None if math.isnan(record["batch"]) else record["batch"],
@@ -137,7 +141,8 @@ def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[
 def declared_comparisons(data: Dataset) -> Estimates:
     """Comparisons declared in data/published/comparisons.yaml: one record's figure, divided by another's.
 
-    Figures as reported, not scaled to one GPU or machine: each comparison declares its reason.
+    The figures are as reported, not scaled to one GPU or machine. Each comparison declares a reason why the figures may
+    be compared as they are.
     """
     rows = []
     for comparison in data.published.comparisons:

@@ -25,7 +25,8 @@ from report.quantities.published import (
     with_speeds,
 )
 
-# Fewest cores in a "many-core" CPU; fewest kernels per kind to fit; scale for Cauchy's loss.
+# MANY_CORES: minimum number of cores in a "many-core" CPU. MANY_KERNELS: minimum number of products, and of memory
+# passes, to fit. TOLERATED: scale for Cauchy's loss, in log(predicted / measured).
 MANY_CORES, MANY_KERNELS, TOLERATED = 48, 8, 0.1
 _STARTS = (1.0, 2.0, 5.0)
 # Highest GPU clocks in Hz, from NVIDIA's data sheets and white papers.
@@ -43,8 +44,8 @@ _ARRAYS = {
 def mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per clock cycle in a whole GPU, in its fastest published product, by GPU kind and format.
 
-    Half its operations per second, divided by the highest clock that the maker states; at a lower clock the true value
-    is higher. Computed per source.
+    Half the product's operations per second are divided by the highest clock that the maker states. If the GPU ran at a
+    lower clock, the true value is higher. Each source has its own case.
     """
     records = data.published.records
     kinds = records["gpu"].map(gpu_kind)
@@ -62,7 +63,7 @@ def mac_per_cycle(data: Dataset) -> Estimates:
 def threads_for_90_percent(data: Dataset) -> Estimates:
     """Fewest threads tried at which a GPU reached nine tenths of its best throughput.
 
-    low is the previous number tried: the true threshold lies between the two.
+    low is the next smaller thread count that was tried, because the true threshold lies between the two.
     """
     rows = []
     for labels, threads, rates in _thread_series(data):
@@ -78,9 +79,10 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 
 @published_quantity("published.linearity", "1", ("source", "family", "machine", "model", "records"))
 def linearity(data: Dataset) -> Estimates:
-    """Speed-up divided by the growth in threads, from the fewest to half as many as reach nine tenths of the peak.
+    """Growth in throughput, divided by the growth in the number of threads: 1 if throughput is proportional to threads.
 
-    1 is proportional. With half those threads the chip is certainly not full.
+    Both grow from the fewest threads tried to half as many as reach nine tenths of the peak, with which the chip is
+    certainly not full.
     """
     rows = []
     for labels, threads, rates in _thread_series(data):
@@ -122,10 +124,10 @@ def _thread_series(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
 def memory_bound_share(data: Dataset) -> Estimates:
     """Bounds on the share of GPU time limited by memory, by phase.
 
-    decode: at least the time to read the weights once per token at the rated bandwidth, or the bandwidth share that the
-    source reports. prefill: at most the time left after two operations per parameter and token, at the fastest 16-bit
-    product in any record for that GPU kind. training: at most 1 minus the share of peak. Ratings:
-    data/reference/gpus.yaml.
+    decode: at least the share of time needed to read the weights once per token at the rated bandwidth, or at least the
+    share of bandwidth that the source reports. prefill: at most the share of time that is left after two operations per
+    parameter and token, at the rate of the fastest 16-bit product in any record for that GPU kind. training: at most 1
+    minus the reported share of the peak. Rated figures are from data/reference/gpus.yaml.
     """
     records = data.published.records
     products = records[(records["task"] == "product") & (records["measure"] == "flops") & records["dtype"].isin(_HALF)]
@@ -173,7 +175,10 @@ def _memory_time_bounds(
     "published.memory_over_copy", "1", ("source", "family", "machine", "direction", "host_memory", "records")
 )
 def memory_over_copy(data: Dataset) -> Estimates:
-    """Best memory pass on a GPU, relative to the best copy between it and the host, same card and source."""
+    """Rate of the best memory pass on a GPU, relative to the best copy between the GPU and its host.
+
+    Both are from the same card and source.
+    """
     records = data.published.records
     records = records[(records["device"] == "gpu") & (records["measure"] == "bandwidth")]
     rows = []
@@ -204,8 +209,8 @@ def memory_over_copy(data: Dataset) -> Estimates:
 def product_lead(data: Dataset) -> Estimates:
     """Upper bound on a GPU's lead over many cores in one float32 product (about 1,000 by 1,000), copies included.
 
-    CPU time with its best library, divided by the time to copy two such matrices to a GPU and one back at the fastest
-    pinned rates in any record: arithmetic on the GPU is taken as free.
+    The CPU's time with its best library is divided by the time to copy two such matrices to a GPU and one back, at the
+    fastest pinned rates in any record. Arithmetic on the GPU is taken as free.
     """
     records = data.published.records
     copies = records[(records["measure"] == "bandwidth") & records["task"].isin(("copy-in", "copy-out"))]
@@ -240,9 +245,9 @@ def product_lead(data: Dataset) -> Estimates:
 def roofline_error(data: Dataset) -> Estimates:
     """Median |predicted / measured - 1| over kernels, from a peak and a bandwidth fitted to other kernels.
 
-    Products and memory passes with operations and bytes that follow from their shapes. Every other kernel is used to
-    fit, with the method in `roofline.prediction_error`, and the rest to judge. ceilings: fitted, or either number
-    alone.
+    The kernels are products and memory passes, whose operations and bytes follow from their shapes. Every second kernel
+    is used to fit, with the method in `roofline.prediction_error`, and the others to judge. ceilings: fitted (both
+    numbers), arithmetic alone, or bandwidth alone.
     """
     rows = []
     for (source, kind), kernels in _kernel_records(data):
@@ -289,7 +294,7 @@ def _kernel_records(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFra
 
 
 def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple[float, float]:
-    """Fit seconds per operation and per byte to kernels: least squares on logarithms, Cauchy's loss."""
+    """Fit seconds per operation and per byte to kernels, by least squares on logarithms with Cauchy's loss."""
     from scipy.optimize import least_squares
 
     def errors(logs: Any) -> Any:
@@ -305,7 +310,10 @@ def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple
 
 @published_quantity("published.bandwidth_error_over_compute_error", "1", ("source", "family", "machine", "records"))
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
-    """Median prediction error from bandwidth alone, relative to arithmetic alone, on kernels with arithmetic."""
+    """Median error of times predicted from bandwidth alone, relative to those predicted from arithmetic alone.
+
+    Only kernels with arithmetic count.
+    """
     errors = roofline_error(data)
     if not len(errors):
         return errors
@@ -315,9 +323,10 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
 
 @published_quantity("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"))
 def gpu_busy_share(data: Dataset) -> Estimates:
-    """Request time times requests per second, as if all request time were GPU time: an upper bound on the busy share.
+    """Upper bound on the share of time that a GPU is busy: request time times requests per second.
 
-    Latency for one request at a time, on one GPU; requests_per_s: 1, 5 or 10.
+    It is an upper bound, because all request time counts as GPU time. The latency is that of one request at a time, on
+    one GPU. requests_per_s: 1, 5 or 10.
     """
     records = data.published.records
     alone = (records["device"] == "gpu") & (records["measure"] == "latency") & (records["gpus"].fillna(1) == 1)

@@ -14,7 +14,8 @@ from report.formatting import format_count
 from report.quantities.published import gpu_kind, published_quantity, record_rows
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
-# Machines whose hourly prices stand for a GPU kind, and for a server with two 56-core processors.
+# HIRED: for each GPU kind, the machine whose hourly price stands for it. HIRED_CPU: the machine whose hourly price
+# stands for a server with two 56-core processors.
 HIRED = {"H100 SXM": "aws-p5.48xlarge", "A100 SXM": "aws-p4d.24xlarge"}
 HIRED_CPU = "aws-c7i.48xlarge"
 _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda")]
@@ -24,8 +25,9 @@ _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda
 def speedup_over_price_ratio(data: Dataset) -> Estimates:
     """Speed-up over a two-processor server, divided by the ratio of hourly prices: above 1 the GPU is cheaper.
 
-    GPU: its share of AWS's machine with eight such GPUs. CPU: AWS's largest machine of that generation (96 cores), as a
-    stand-in for the server's 112. Prices from data/reference/prices.yaml. Raises MissingSourceError.
+    The price of the GPU is its share of AWS's machine with eight such GPUs. The price of the CPU is that of AWS's
+    largest machine of that generation (96 cores), as a stand-in for the server's 112 cores. Prices are from
+    data/reference/prices.yaml. Raises MissingSourceError.
     """
     speedups = speedup(data).filter(baseline="server", task=["train-to-target"])
     parts = []
@@ -39,12 +41,12 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
 
 @published_quantity("published.break_even_hours", "h", ("gpu", "source", "family", "records"))
 def break_even_hours(data: Dataset) -> Estimates:
-    """GPU purchase price, divided by the hourly price for the same GPU kind.
+    """Hours after which buying a GPU costs as much as hiring it: purchase price / hourly price for the same GPU kind.
 
-    Each list with purchase prices has its own hourly prices: the seller's list uses those that AWS, Azure, GCP and
-    Lambda ask, the collection uses AWS's prices in data/reference. low: cheapest purchase, dearest hour; high: the
-    reverse. Left out: power, which the buyer pays too, and the rest of the machine, which only the hourly price
-    includes. Raises MissingSourceError.
+    Two lists have purchase prices. Those of a seller are divided by the hourly prices that AWS, Azure, GCP and Lambda
+    ask, and those of a collection by AWS's prices in data/reference. low: cheapest purchase and dearest hour; high: the
+    reverse. Two costs are left out: power, which the buyer pays too, and the rest of the machine, which only the hourly
+    price includes. Raises MissingSourceError.
     """
     records = data.published.records
     # Ignore the form factor, because price lists seldom report it.

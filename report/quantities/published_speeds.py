@@ -30,22 +30,23 @@ from report.quantities.published import (
 
 # Fewest cores per machine to count as a server.
 SERVER_CORES = 32
-# MLPerf Inference's recurrent network, and the transformer to compare with.
+# RECURRENT: MLPerf Inference's recurrent network. TRANSFORMER: the transformer to compare it with.
 RECURRENT, TRANSFORMER = "RNN-T", "BERT-large"
 _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
-# Tasks without a choice of number format.
+# PLAIN: tasks without a choice of number format. _NO_FORMAT: the value of their label `precision`.
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
 _SAME_WORK = ("source", "task", "model", "setting", "batch", "measure")
 SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers")
-# Baseline that each back end is compared to.
+# Baseline that each back end is compared to. A variant that is not listed is compared to float32.
 _AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}
 
 
 def speedup_rows(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[str, Any]]:
-    """Yield the speed of one GPU relative to one machine without GPUs: per source and work, each GPU kind over a CPU.
+    """Yield the speed of one GPU relative to one machine without GPUs, by source, work, GPU kind and baseline.
 
-    If several entries share GPU kind and format, those with the fewest GPUs and the fastest library give the median and
-    the range. The CPU is, for each baseline, the fastest entry in any format among those with the fewest machines.
+    If several entries have the same GPU kind and format, those with the fewest GPUs and the fastest library give the
+    median and the range. The CPU is, for each baseline, the fastest entry in any format among those with the fewest
+    machines.
     """
     records = with_speeds(data.published.records)
     records = records[records["measure"].isin(measures)]
@@ -112,7 +113,7 @@ def _median_speed(rows: Sequence[dict[str, Any]]) -> float:
 
 
 def _is_server(records: pd.DataFrame) -> pd.Series:
-    """Tell which CPU records are from servers, by cores or processors per machine as reported."""
+    """Return True for records from servers: machines with SERVER_CORES or more cores, or two or more processors."""
     return (records["cores"] / records["nodes"].fillna(1) >= SERVER_CORES) | (
         records["cpus"] / records["nodes"].fillna(1) >= 2
     )
@@ -120,19 +121,19 @@ def _is_server(records: pd.DataFrame) -> pd.Series:
 
 @published_quantity("published.speedup", "1", SPEEDUP_LABELS)
 def speedup(data: Dataset) -> Estimates:
-    """One GPU over one machine without a GPU (`baseline`: server or one processor), on the same work in one source.
+    """Speed of one GPU, relative to one machine without a GPU, on the same work in one source.
 
-    Results of several GPUs or machines are divided by their number, as if each worked as well alone, which `detail`
-    reports: the more machines, the more time is lost between them. precision: formats on both sides, '' if one is not
-    reported. Source of the rule for scores: MLCommons, training and inference policies (runs without the fastest and
-    the slowest).
+    baseline: server, or one processor. Results of several GPUs or machines are divided by their number, as if each
+    worked as well alone, and `detail` reports this; with more machines, more time is lost between them. precision:
+    formats on both sides; '' if a format is not reported. Scores follow the training and inference policies of
+    MLCommons (the mean of the runs without the fastest and the slowest).
     """
     return exact_estimates(list(speedup_rows(data)))
 
 
 @published_quantity("published.energy_ratio", "1", SPEEDUP_LABELS)
 def energy_ratio(data: Dataset) -> Estimates:
-    """CPU joules divided by GPU joules for the same work in one source, as metered there.
+    """Joules of the CPU, divided by joules of the GPU, for the same work in one source, as the source metered them.
 
     The source's note describes what each meter covers.
     """
@@ -141,9 +142,10 @@ def energy_ratio(data: Dataset) -> Estimates:
 
 @published_quantity("published.growth_with_batch", "1", tuple(name for name in SPEEDUP_LABELS if name != "batch"))
 def growth_with_batch(data: Dataset) -> Estimates:
-    """Exponent p in speed-up ~ batch^p, from the smallest to the largest batch of the same work, 8 times apart or more.
+    """Exponent p with which a speed-up grows with the batch: speed-up ~ batch^p.
 
-    Both batches use the same hardware and format on both sides.
+    It follows from the smallest and the largest batch of the same work, which must be 8 times apart or more. Both
+    batches use the same hardware and format on both sides.
     """
     rows = []
     same = [name for name in SPEEDUP_LABELS if name not in ("batch", "records")]
@@ -174,7 +176,8 @@ def growth_with_batch(data: Dataset) -> Estimates:
 def batch_gain(data: Dataset) -> Estimates:
     """Samples per second at the largest batch, relative to those at the largest batch up to an eighth of it.
 
-    Same hardware, format and software. For step times, throughput is batch over time; other times count as reported.
+    Hardware, format and software are the same. A step time is converted to throughput as batch / time; other times are
+    used as reported.
     """
     records = with_speeds(data.published.records).dropna(subset=["batch"])
     records = records[records["task"].isin(("train", "fine-tune", "infer"))]
@@ -204,7 +207,7 @@ def batch_gain(data: Dataset) -> Estimates:
 def core_scaling(data: Dataset) -> Estimates:
     """Training rate on the most cores, divided by the one-core rate and by the core count: 1 is proportional.
 
-    Same network, machine and software in one source; the batch may grow with the cores.
+    Network, machine and software are the same, in one source; the batch may grow with the cores.
     """
     records = with_speeds(data.published.records).dropna(subset=["cores"])
     records = records[(records["device"] == "cpu") & (records["task"] == "train") & (records["measure"] == "rate")]
@@ -227,10 +230,10 @@ def core_scaling(data: Dataset) -> Estimates:
 
 @published_quantity("published.gain", "1", (*LABELS, "device", "machine", "of", "to"))
 def variant_gain(data: Dataset) -> Estimates:
-    """Speed gain from a format, a library or an interface: speed with it over speed without.
+    """Gain in speed from a format, a library or an interface: speed with it, divided by speed without it.
 
-    of, to: a format over float32; Vulkan or OpenCL over CUDA; cuDNN over plain kernels. Same work, hardware and source,
-    with the source's fastest result on each side.
+    of: a format, compared to float32; Vulkan or OpenCL, compared to CUDA; or cuDNN, compared to plain kernels. to: what
+    it is compared to. Work, hardware and source are the same, with the source's fastest result on each side.
     """
     records = with_speeds(data.published.records)
     same = ["source", "task", "model", "setting", "batch", "measure", "device", "gpu", "cpu", "gpus", "cores"]
@@ -286,10 +289,10 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
 
 @published_quantity("published.crossover_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records"))
 def crossover_parameters(data: Dataset) -> Estimates:
-    """Parameters in the largest model that a CPU answers sooner than a GPU, for single requests; 0 for none.
+    """Parameters in the largest model that a CPU answers sooner than a GPU, for single requests; 0 if there is none.
 
-    Models with a reported size and times on both devices, at batch 1, in one source. An estimate needs a larger model
-    on which the GPU is sooner.
+    The models are those with a reported size and with times on both devices, at batch 1, in one source. There is an
+    estimate only if the GPU is sooner on a larger model.
     """
     rows = []
     speedups = speedup(data).filter(task="infer", batch=1.0)

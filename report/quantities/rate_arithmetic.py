@@ -13,7 +13,7 @@ BEST_LABELS = ("precision", "dtype", *RUNTIMES)
 
 
 def most_threads(rates: Estimates, *by: str) -> Estimates:
-    """Select the rates with the most threads per node, or per group that agrees in the labels `by`."""
+    """Select the rates with the most threads on each node, or in each group that agrees in the labels `by`."""
     groups = [rates[name] for name in by or ("node",)]
     return rates.take(rates["threads"] == rates["threads"].groupby(groups).transform("max"))
 
@@ -29,7 +29,7 @@ Divide = Callable[[Estimates, Estimates], Any]
 
 
 def ratio_with_detail(above: Estimates, below: Estimates, divide: Divide = Estimates.__truediv__) -> Any:
-    """Divide `above` by `below`, and set `detail` to 'A over B'."""
+    """Divide `above` by `below`, and set `detail` to 'A over B', where A and B are the details of the two."""
     ratio = divide(above, below.label(rival=below["detail"]))
     detail = [f"{mine} over {rival}".strip() if rival else mine for mine, rival in ratio.rows("detail", "rival")]
     return ratio.drop_labels("rival").label(detail=detail)
@@ -40,10 +40,12 @@ def best_ratios(
 ) -> list[Any]:
     """Divide each GPU's best rate by a CPU's best rate: at equal precision, and with each side at its best precision.
 
-    gpu, cpu: rates with a label `backend`. by: labels in which both sides agree; a label that one side lacks, like
-    `node` and `device`, only separates cases. of: labels whose values `detail` names on either side. Without a label
-    `dtype` there is one comparison, and no label `precision`. The labels runtime and cpu_runtime name the backends on
-    the GPU and on the CPU.
+    gpu, cpu: rates with a label `backend`.
+    by: labels that must be equal on both sides. A label that only one side has, like `node` and `device`, separates
+    cases.
+    of: labels whose values on either side `detail` names.
+    If the rates have no label `dtype`, there is a single comparison, and no label `precision`. The labels runtime and
+    cpu_runtime name the backends on the GPU and on the CPU.
     """
     precisions = (("equal", ["dtype"]), ("best", [])) if "dtype" in gpu.labels else (("", []),)
     result = []

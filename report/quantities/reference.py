@@ -11,7 +11,10 @@ from report.quantities import quantity
 
 @quantity("reference.value", "", ("entry", "subject"), tier="documented")
 def reference_value(data: Dataset) -> Estimates:
-    """One case per verified reference entry; low = high = value unless the entry gives a range. Unit: the entry's."""
+    """Value of each verified reference entry, in the entry's unit.
+
+    low and high equal the value, unless the entry gives a range.
+    """
     return exact_estimates(
         [
             {

@@ -46,9 +46,10 @@ def peak_bandwidth(data: Dataset) -> Estimates:
 
 @quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS, reads=("peak",))
 def machine_balance(data: Dataset) -> Estimates:
-    """Measured peak arithmetic, divided by measured bandwidth: memory limits work with lower intensity.
+    """Measured peak arithmetic, divided by measured bandwidth: memory limits work with a lower intensity.
 
-    Source: Williams, Waterman & Patterson 2009, "Roofline", Communications of the ACM 52(4):65, the ridge point.
+    Intensity is FLOP per byte. Source: Williams, Waterman & Patterson 2009, "Roofline", Communications of the ACM
+    52(4):65, the ridge point.
     """
     return peak_arithmetic(data) / peak_bandwidth(data)
 
@@ -57,7 +58,7 @@ def machine_balance(data: Dataset) -> Estimates:
 def intensity_over_balance(data: Dataset) -> Estimates:
     """FLOP in a step's products, divided by the bytes that they have to move, relative to the machine's balance.
 
-    FLOP and bytes are counted, so the interval is the balance's.
+    FLOP and bytes are exact counts, so the interval comes from the balance alone.
     """
     return data.summary("roofline", "product_intensity") / machine_balance(data)
 
@@ -66,8 +67,9 @@ def intensity_over_balance(data: Dataset) -> Estimates:
 def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...], dict[str, NDArray[Any]]]:
     """Return, per step, the cumulative share of `measure` (time, bytes, flop) by operator intensity.
 
-    A key holds the step's labels as (name, value) pairs. Its value has an array of shape (limits,) for `limit` (FLOP/B,
-    ascending) and for each column of a case.
+    Each key holds the step's labels as (name, value) pairs. Each value is a dictionary of arrays with shape (limits,):
+    `limit`, the ascending limits of intensity in FLOP/B, and the columns of a case, which describe the share below each
+    limit.
     """
     metrics = sorted(data.table.loc[data.table["experiment"] == "roofline", "metric"].unique())
     parts = [
@@ -89,8 +91,9 @@ def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...],
 def memory_bound_share(data: Dataset) -> Estimates:
     """Share of operator time in operators with an intensity below the machine's balance.
 
-    For these, bandwidth is the lower ceiling, attained or not. low: the share up to the last recorded intensity below
-    the balance's interval, less the uncertainty from rounds; high: the share up to the first one above it.
+    For these operators, bandwidth is the lower ceiling, even if they do not attain it. low: the share up to the last
+    recorded intensity below the balance's interval, less the uncertainty from rounds. high: the share up to the first
+    recorded intensity above that interval, plus the uncertainty from rounds.
     """
     balances = {tuple(row[name] for name in _PLACE): row for row in machine_balance(data).frame.to_dict("records")}
     rows = []
@@ -111,9 +114,12 @@ def memory_bound_share(data: Dataset) -> Estimates:
 
 
 def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) -> dict[str, float]:
-    """Return a distribution's share below the balance: estimate, low and high, widened by the balance's interval."""
+    """Return a distribution's share below the balance.
+
+    low and high include the interval of the balance.
+    """
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
-    # A share of exactly 0 or 1 is a count, so it needs no interval.
+    # A share of exactly 0 or 1 means none or all of the operators, so it is exact and needs no interval.
     counted = ((shares == 0) | (shares == 1)) & (np.asarray(part["n_rounds"], int) > 1)
     lows, highs = (np.where(counted, shares, np.asarray(part[end], float)) for end in ("low", "high"))
     low = high = np.nan
@@ -128,6 +134,6 @@ def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) ->
 def matmul_time_share(data: Dataset) -> Estimates:
     """Share of operator time in products, convolutions, attention and recurrent layers, for inference.
 
-    Timed by the profiler; phases forward, prefill and decode.
+    The profiler measures the times. The phases are forward, prefill and decode.
     """
     return data.summary("roofline", "matmul_time_share").filter(phase=["forward", "prefill", "decode"])

@@ -9,16 +9,19 @@ from report.data.dataset import Dataset
 from report.estimates import Estimates, concat_estimates
 from report.quantities import gemm, memory, quantity, training
 
-# Share of the highest rate that counts as saturated.
+# Share of the highest rate from which a batch counts as large enough.
 SATURATED = 0.9
-# Outcomes that show a batch was too large.
+# Outcomes of a point that show that its batch was too large for the memory.
 _TOO_LARGE = ("oom", "skipped: memory")
 _SERIES = ["node", "device", "model", "dtype", "backend"]
 _cpu_quantity, _gpu_quantity = partial(quantity, device="cpu"), partial(quantity, device="gpu")
 
 
 def scaling_efficiency(rates: Estimates) -> Estimates:
-    """Divide multi-thread rates by (threads x one-thread rate); nodes with one thread only have no case."""
+    """Divide each rate with several threads by the number of threads and by the rate with one thread.
+
+    A node that was measured with one thread only has no case.
+    """
     rates = rates.filter(device="cpu")
     shared = rates.take(rates["threads"] > 1)
     return shared.scaled_by(1 / shared.numbers("threads")) / rates.filter(threads=1).drop_labels("threads")
@@ -26,32 +29,34 @@ def scaling_efficiency(rates: Estimates) -> Estimates:
 
 @_cpu_quantity("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"))
 def gemm_efficiency(data: Dataset) -> Estimates:
-    """Rate with many threads, divided by (threads x rate with one), same dtype and library.
+    """Rate of a product with many threads, divided by (threads x rate with one thread), for the same dtype and library.
 
-    `best` uses the best shape and library on either side.
+    For `best`, each side uses its own best shape and library.
     """
     return scaling_efficiency(gemm.product_rate(data))
 
 
 @_cpu_quantity("bandwidth.scaling_efficiency", "1", ("op", "dtype", "threads", "backend", "footprint"))
 def bandwidth_efficiency(data: Dataset) -> Estimates:
-    """Bytes per second from main memory with many threads, divided by (threads x rate with one)."""
+    """Bytes per second from main memory with many threads, divided by (threads x bytes per second with one thread)."""
     return scaling_efficiency(memory.bandwidth_rate(data))
 
 
 @_cpu_quantity("training.scaling_efficiency", "1", ("model", "batch", "dtype", "threads", "backend"))
 def training_efficiency(data: Dataset) -> Estimates:
-    """Samples per second with many threads, divided by (threads x rate with one): same model, batch, dtype, library."""
+    """Samples per second in training with many threads, divided by (threads x samples per second with one thread).
+
+    Model, batch, dtype and library are the same.
+    """
     return scaling_efficiency(training.samples_per_second(data))
 
 
 @_gpu_quantity("scaling.throughput_over_eighth", "1", ("model", "dtype", "backend", "batch"), experiments=["training"])
 def throughput_over_eighth(data: Dataset) -> Estimates:
-    """Samples per second at the largest batch that fits, relative to an eighth of that batch.
+    """Samples per second at the largest batch that fits into GPU memory, relative to an eighth of that batch.
 
-    Limited to models and formats with a larger batch that did not fit into device memory; otherwise the largest batch
-    is unknown. `detail` gives the batch that did not fit, and the smallest batch to reach nine tenths of the highest
-    rate.
+    There is a case only for models and formats with a larger batch that did not fit; otherwise the largest batch is
+    unknown. `detail` gives the batch that did not fit, and the smallest batch to reach nine tenths of the highest rate.
     """
     too_large = _too_large_batches(data)
     gains = []

@@ -27,7 +27,7 @@ def step_times(data: Dataset) -> Estimates:
 
 
 def device_step_times(data: Dataset) -> Estimates:
-    """Return seconds per step for a fully used device: step time divided by the chains in flight."""
+    """Return seconds per step for a fully used device: the time of a step, divided by the chains in flight."""
     times, chains = step_times(data).filter(chains="full"), data.summary("sequential", "chains_in_flight")
     point = ["node", "device", "threads", "chains", *_TASK]
     in_flight = dict(zip(chains.rows(*point), chains["estimate"], strict=True))
@@ -41,19 +41,22 @@ def single_chain_times(data: Dataset, device: str) -> Estimates:
 
 @_both_quantity("sequential.chain_speed_ratio", "1", _TASK)
 def chain_speed_ratio(data: Dataset) -> Estimates:
-    """Time per step on one GPU thread, divided by that on one CPU core, same kernel, data and footprint."""
+    """Time per step on one GPU thread, divided by that on one CPU core, with the same kernel, data and footprint."""
     return single_chain_times(data, "gpu") / single_chain_times(data, "cpu").drop_labels("device")
 
 
 @_both_quantity("sequential.gpu_over_cpu_one_thread", "1", _TASK)
 def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
-    """The reciprocal of `sequential.chain_speed_ratio`."""
+    """Steps per second on one GPU thread, relative to one CPU core: reciprocal of `sequential.chain_speed_ratio`."""
     return single_chain_times(data, "cpu").drop_labels("device") / single_chain_times(data, "gpu")
 
 
 @_both_quantity("sequential.gpu_over_cpu_full_chip", "1", _TASK)
 def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
-    """Steps per second with as many chains as the GPU holds, relative to one chain on every core, same kernel."""
+    """Steps per second on a GPU with as many chains as it holds, relative to a CPU with one chain on every core.
+
+    Both run the same kernel.
+    """
     times = device_step_times(data).drop_labels("chains")
     cpu = times.filter(device="cpu")
     cpu = cpu.filter(threads=cpu["threads"].max()).drop_labels("device", "threads")
@@ -62,10 +65,10 @@ def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
 
 @quantity("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
 def prediction_gain(data: Dataset) -> Estimates:
-    """Time per step in the branching loop on random data, relative to predictable data, same code and device.
+    """Time per step of a loop with branches on random data, relative to predictable data, in the same code and device.
 
-    Both take either branch equally often. On a full GPU, random data also make threads diverge; one chain alone shows
-    only prediction.
+    With both kinds of data, the loop takes either branch equally often. On a full GPU, random data also make threads
+    diverge, so only the cases with one chain show prediction alone.
     """
     return _branch_times(data, "random") / _branch_times(data, "predictable")
 
@@ -78,8 +81,8 @@ def _branch_times(data: Dataset, kind: str) -> Estimates:
 def mispredict_cycles(data: Dataset) -> Estimates:
     """Clock cycles lost per misprediction: twice the extra time per step on random data, times the clock.
 
-    On random bits every predictor is wrong half the time. The bounds on the difference are multiplied by those on the
-    clock, which is conservative.
+    The factor is two because on random bits every predictor is wrong half the time. The bounds on the extra time are
+    multiplied by those on the clock, which is conservative.
     """
     place = ["node", "device", "footprint"]
     random, predictable = (
@@ -112,10 +115,11 @@ def load_cycles(data: Dataset) -> Estimates:
 
 @_cpu_quantity("sequential.cache_gain", "1")
 def cache_gain(data: Dataset) -> Estimates:
-    """Latency at the largest footprint, at least four times the last-level cache, relative to one near the core.
+    """Memory latency at the largest footprint, relative to the latency at a footprint near the core.
 
-    Near is the largest measured footprint up to NEAR_BYTES and up to a core's own share of the level 2 cache, if the
-    system reports it.
+    The largest footprint must have at least four times the size of the last-level cache. The near footprint is the
+    largest measured footprint up to 256 KiB (NEAR_BYTES) and, if the system reports the level 2 cache, up to a core's
+    share of it.
     """
     times = _chase_times(data).sort_by("node", "device", "footprint")
     sizes, places = times.numbers("footprint"), times.rows("node", "device")

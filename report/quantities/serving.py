@@ -24,18 +24,18 @@ def metric_by_load(data: Dataset, metric: str) -> Estimates:
 def p99_latency(data: Dataset) -> Estimates:
     """99th percentile latency by load, from the time a request was due until its answer.
 
-    At least 100 requests per round; rounds are the unit for the interval. A failed request counts with its timeout, so
-    if one in a hundred gets no answer this is a lower bound.
+    Each round has at least 100 requests, and the interval is over rounds. A failed request counts with its timeout, so
+    the result is a lower bound if one in a hundred requests gets no answer.
     """
     return metric_by_load(data, "p99_latency")
 
 
 @quantity("serving.capacity", "requests/s", ("service", "cores", "dtype", "backend"))
 def capacity(data: Dataset) -> Estimates:
-    """Largest offered rate up to which the 99th percentile stays below LIMIT_S (0.1 s); 0 if none.
+    """Largest offered rate up to which the 99th percentile latency stays below LIMIT_S (0.1 s); 0 if there is none.
 
-    low: the largest rate surely below (the whole interval), high: the smallest rate surely above; the capacity lies
-    between. Either is unknown if there is none.
+    low: the largest rate at which the percentile's whole interval lies below the limit. high: the smallest rate at
+    which it lies above. The capacity lies between the two. A bound is unknown if there is no such rate.
     """
     rows = []
     for server, latencies in p99_latency(data).groups(*SERVER):
@@ -66,14 +66,14 @@ def failed_share(data: Dataset) -> Estimates:
 
 @quantity("serving.cpu_seconds_per_request", "s", _LABELS)
 def cpu_seconds_per_request(data: Dataset) -> Estimates:
-    """CPU time in the server process, idle time included, per correct answer."""
+    """CPU time of the server process per correct answer, including the CPU time that it uses while idle."""
     return metric_by_load(data, "cpu_per_request")
 
 
 @quantity("serving.gpu_busy_share", "1", _LABELS, device="gpu")
 def gpu_busy_share(data: Dataset) -> Estimates:
-    """Share of time that a GPU spends on requests, from the first to the last operation of each, by its own clock.
+    """Share of time that a GPU spends on requests, each from its first to its last operation, by the GPU's own clock.
 
-    Copies both ways and gaps between operations count as busy, so the GPU is idle for longer than the remainder.
+    Copies both ways and gaps between operations count as busy, so the GPU is idle for longer than the rest of the time.
     """
     return metric_by_load(data, "gpu_busy_share")

@@ -17,11 +17,11 @@ from report.quantities import quantity
 from report.quantities.architecture import counted_metric
 from report.quantities.training import peak_memory
 
-# Bytes per parameter in training with Adam. Mixed precision: 2 for the weight, 2 for its gradient, and 4 each for a
-# float32 copy and two moments (Rajbhandari et al. 2020, ZeRO, section 3.1). All in float32: 4 each for the weight, its
-# gradient and two moments, which adds up to the same.
+# Bytes per parameter in training with Adam. In mixed precision, they are 2 for the weight, 2 for its gradient, and 4
+# each for a float32 copy of the weight and two moments (Rajbhandari et al. 2020, ZeRO, section 3.1). In float32, they
+# are 4 each for the weight, its gradient and two moments, which adds up to the same.
 STATE_BYTES = 16
-# Batch size that must fit for the study's own models.
+# Batch size with which the study's own models must fit into memory.
 BATCH = 32
 # Published models by size, with the prefix for their figures in data/reference.
 PUBLISHED = {
@@ -44,9 +44,9 @@ _memory_quantity = partial(quantity, tier="derived", checked="training.memory_mo
 
 @quantity("several_devices.efficiency", "1", _LABELS)
 def weak_scaling_efficiency(data: Dataset) -> Estimates:
-    """Samples per second over all ranks, divided by ranks times the one-rank rate, with a separate batch per rank.
+    """Samples per second over all ranks, divided by the number of ranks and by the rate of a single rank.
 
-    Source: weak scaling (Gustafson 1988). Ranks on a CPU share its memory and caches.
+    Each rank has a batch of its own (weak scaling, Gustafson 1988). Ranks on a CPU share its memory and caches.
     """
     rates = data.summary("several-devices", "samples_per_s")
     shares = rates.take(rates["ranks"] > 1) / rates.filter(ranks=1).drop_labels("ranks")
@@ -55,15 +55,19 @@ def weak_scaling_efficiency(data: Dataset) -> Estimates:
 
 @quantity("several_devices.communication_share", "1", _LABELS)
 def communication_share(data: Dataset) -> Estimates:
-    """1 - step time without gradient averaging / step time with it; both on the slowest rank."""
+    """Share of the step time for communication: 1 - step time without gradient averaging / step time with it.
+
+    Both times are those of the slowest rank.
+    """
     return data.summary("several-devices", "communication_share").drop_labels("backend")
 
 
 @quantity("training.memory_model_error", "1", _STEP, experiments=["training", "models"])
 def memory_model_error(data: Dataset) -> Estimates:
-    """(16 bytes x parameters + activation bytes per sample x batch) / measured peak - 1: negative if it misses some.
+    """Error of the memory model: (16 bytes x parameters + activation bytes per sample x batch) / measured peak - 1.
 
-    Activations are counted in float32, so under autocast to bfloat16 the model overestimates.
+    The error is negative if the model misses some memory. Activations are counted in float32, so the model
+    overestimates under autocast to bfloat16.
     """
     return memory_model_errors(data, data.summary("training", "peak_memory"))
 
@@ -82,7 +86,7 @@ def memory_model_errors(data: Dataset, peaks: Estimates) -> Estimates:
 
 
 def counts_by_model(data: Dataset, metric: str) -> dict[str, float]:
-    """Return a counted property by model, equal on every node; models that train only added weights are left out."""
+    """Return a property counted for each model, equal on every node. Leave out models that train only added weights."""
     counts = dict(counted_metric(data, metric).rows("model", "estimate"))
     return {model: value for model, value in counts.items() if model not in ADAPTED}
 
@@ -100,7 +104,7 @@ STATE = (
     "weights, gradients and two moments of Adam: 2 + 2 + 12 bytes in mixed precision, 4 each in float32 (Rajbhandari "
     "et al. 2020, ZeRO, section 3.1)"
 )
-# Least bytes per parameter: 2 each for weight and gradient, and 1 each for two moments. Most: 4 bytes more than
+# _LEAST_STATE: 2 bytes each for weight and gradient, and 1 each for two moments. _MOST_STATE: 4 bytes more than
 # STATE_BYTES, for float32 gradients.
 _LEAST_STATE, _MOST_STATE = 6.0, 20.0
 
@@ -111,7 +115,7 @@ def state_bytes() -> Input:
 
 
 def gpu_memories(data: Dataset) -> dict[str, Input]:
-    """Return memory per GPU: as stated by makers, and as reported by GPUs on measured nodes. Excludes CPUs."""
+    """Return the memory of each GPU type as makers state it, and the memory that GPUs on measured nodes report."""
     stated = {
         str(entry["subject"]): documented_input(data, name)
         for name, entry in data.reference.items()
@@ -131,7 +135,7 @@ def gpu_memories(data: Dataset) -> dict[str, Input]:
 
 
 def training_jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], str]]:
-    """Yield models to train: name, size, memory inputs, and a description. Raises MissingSourceError."""
+    """Yield for each model to train: name, size, inputs for memory, and a description. Raises MissingSourceError."""
     none = {
         "a": Input(0.0, "B", "assumed", "left out", what="Kept of a sample for the backward pass"),
         "b": assumed_input(0.0, "1", "the batch comes on top"),
@@ -169,11 +173,11 @@ NEEDED = Formula(
     "several_devices.gpus_needed", "1", ("model", "size", "accelerator"), formulas=(NEEDED,), reads=("models",)
 )
 def gpus_needed(data: Dataset) -> DerivedEstimates:
-    """Memory to train a model with Adam, divided by one GPU's memory, rounded up: fewest GPUs to hold it.
+    """Fewest GPUs that hold the training of a model with Adam: memory needed / one GPU's memory, rounded up.
 
-    Memory: 16 bytes per parameter (weights, gradients, moments; Rajbhandari et al. 2020, ZeRO, section 3.1), and for
-    the study's own models the activations that a batch keeps for backward. Published models' activations come on top.
-    `training.memory_model_error` compares this model to measured peaks.
+    The memory needed is 16 bytes per parameter (weights, gradients, moments; Rajbhandari et al. 2020, ZeRO, section
+    3.1), and for the study's own models also the activations that a batch keeps for the backward pass. For published
+    models, activations come on top. `training.memory_model_error` compares this model of memory to measured peaks.
     """
     works, memories = [], gpu_memories(data)
     for name, size, inputs, what in training_jobs(data):
@@ -190,7 +194,7 @@ def gpus_needed(data: Dataset) -> DerivedEstimates:
 SIZES = (8e9, 12e9, 16e9, 24e9, 80e9)
 # Smallest peak, in bytes, to compare with the memory model: below it, library overhead is as large as the model.
 LEAST_PEAK = 2e8
-# Assumed range of measured over modelled memory, if no peak of at least LEAST_PEAK was measured.
+# Assumed range of the ratio of measured to modelled memory, if no peak of at least LEAST_PEAK was measured.
 _UNCHECKED = (0.5, 2.0)
 
 _STATE = {"s": ("bytes for each parameter: weight, gradient, moments", "B"), "N": ("parameters", "1")}
@@ -202,7 +206,7 @@ _COUNT = Formula("n = b", "1", {"b": ("models that take no more", "1")})
 
 
 def model_ratio(data: Dataset) -> Input:
-    """Return the measured peak relative to the memory model: median and range over large peaks."""
+    """Return the ratio of measured peaks to the memory model: median and range over peaks of at least LEAST_PEAK."""
     peaks = peak_memory(data)
     errors = memory_model_errors(data, peaks.take(peaks.numbers("estimate") >= LEAST_PEAK))
     if not len(errors):
@@ -226,9 +230,10 @@ def model_ratio(data: Dataset) -> Input:
 def training_memory_bytes(data: Dataset) -> DerivedEstimates:
     """Bytes to train each reference model with Adam, which are the same in mixed precision and in float32.
 
-    kind: published, models with a parameter count from their makers, without activations: a lower bound; study, this
-    study's models at batch 32, with activations (counted, in float32), scaled by the ratio of measured peaks to the
-    model (`training.memory_model_error`); the interval is that ratio's range.
+    kind: `published` models have a parameter count from their makers. Their activations are left out, so the result is
+    a lower bound. `study` models are this study's own, at batch 32, with activations (counted, in float32). Their bytes
+    are multiplied by the ratio of measured peaks to the memory model (`training.memory_model_error`), and the interval
+    is that ratio's range.
     """
     ratio, works = model_ratio(data), []
     parameters, kept = counts_by_model(data, "parameters"), counts_by_model(data, "activation_bytes")
@@ -253,7 +258,7 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
 
 
 def _fitting_counts(whole: DerivedEstimates, size: float) -> DerivedEstimates:
-    """Count the reference models per kind that fit into a memory size, by their estimates."""
+    """Count the reference models of each kind whose estimates fit into a memory size."""
     counts = []
     for kind in whole["kind"].unique():
         models = whole.filter(kind=kind)

@@ -16,9 +16,9 @@ from report.quantities import gemm, quantity
 # Shortest run that shows the effect of heat.
 MINUTES_S = 120.0
 TENTHS = 10
-# Readings after this share of a run count as its end.
+# Readings after this share of a run's time count as readings at its end.
 END = 0.9
-# Below this share of the fastest product's rate, most arithmetic units are idle.
+# A load with a rate below this share of the fastest product's rate leaves most arithmetic units idle.
 LOW_SHARE = 0.2
 # Half of the driver's resolution: it reports utilisation in whole per cent.
 HALF_A_PER_CENT = 0.005
@@ -41,9 +41,9 @@ def runs(data: Dataset) -> pd.DataFrame:
 def rate_drift(run: pd.DataFrame) -> dict[str, float]:
     """Compute the share of its rate that a run lost from its first to its last tenth: estimate, low, high, se and df.
 
-    The error is the root of the mean square successive difference between neighbouring tenths, which is robust to slow
-    trends (von Neumann 1941, Ann. Math. Stat. 12(4):367). The first tenth is left out of it, because the device may
-    warm up. df follows from the variance of that mean square, which is (3n - 4) / (n - 1)^2 relative to its square.
+    The error is the root of the mean square difference between neighbouring tenths, which is robust to slow trends (von
+    Neumann 1941, Ann. Math. Stat. 12(4):367). It leaves out the first tenth, because the device may warm up in it. df
+    follows from the relative variance of that mean square, (3n - 4) / (n - 1)^2 for n tenths.
     """
     tenths = np.array([np.log(part).mean() for part in np.array_split(run["value"].to_numpy(float), TENTHS)])
     ratio, n = float(np.exp(tenths[0] - tenths[-1])), TENTHS - 1
@@ -55,10 +55,11 @@ def rate_drift(run: pd.DataFrame) -> dict[str, float]:
 
 @quantity("sustained.throughput_drift", "1", (*_LABELS, "round"))
 def throughput_drift(data: Dataset) -> Estimates:
-    """Share of the rate lost from the first to the last tenth of each run of at least MINUTES_S; negative for a gain.
+    """Share of the rate lost from the first to the last tenth of a run; negative for a gain.
 
-    One case per run. Both tenths are from one process, so variation between processes cancels, and the interval covers
-    scatter within the run: another room or day may differ.
+    Each run of at least 120 s (MINUTES_S) is a case. Both tenths are from one process, so variation between processes
+    cancels. The interval covers only the scatter within the run: in another room or on another day, the result may
+    differ.
     """
     rows = []
     for key, run in runs(data).groupby(_RUN, sort=True):
@@ -87,11 +88,11 @@ def sustained_power(data: Dataset) -> Estimates:
 
 @quantity("sustained.utilisation_at_low_mfu", "1", _LABELS, device="gpu", reads=("gemm",))
 def utilisation_at_low_mfu(data: Dataset) -> Estimates:
-    """Utilisation that the driver reports under loads with a rate below LOW_SHARE of the fastest product's.
+    """Utilisation that the driver reports under loads with a rate below 20% (LOW_SHARE) of the fastest product's rate.
 
-    The fastest product of any shape, in the same format on the same device, stands in for the peak: relative to the
-    maker's rating, the share would be lower still. Rounds that agree are known to within half a per cent, half of the
-    driver's resolution. `detail` gives the share.
+    The fastest product of any shape, in the same format on the same device, stands in for the peak. Relative to the
+    maker's rated peak, the share would be lower still. The driver reports whole per cent, so the interval includes half
+    a per cent on both sides even if all rounds agree. `detail` gives the share of the fastest product's rate.
     """
     used, rates = data.readings("sustained", "utilisation"), data.summary("sustained", value="flop_per_s")
     shares = rates / concat_estimates([rates, gemm.product_rate(data)]).best_per_group(["node", "device", "dtype"])
@@ -112,7 +113,7 @@ def utilisation_at_low_mfu(data: Dataset) -> Estimates:
 
 @quantity("sustained.telemetry_share", "1", _LABELS, device="gpu")
 def telemetry_share(data: Dataset) -> Estimates:
-    """Share of samples under sustained load with both utilisation and temperature readings."""
+    """Share of the samples under sustained load that have readings of both utilisation and temperature."""
     samples = data.samples("sustained")
     samples = samples[(samples["metric"] == "time") & (samples["status"] == "ok") & (samples["device"] != "cpu")]
     if not len(samples):

@@ -7,7 +7,7 @@ from report.estimates import RUNTIMES, Estimates, concat_estimates
 from report.quantities import quantity
 from report.quantities.rate_arithmetic import best_over_host, best_ratios, with_library
 
-# The default choice for tables.
+# Library that users choose by default for tables.
 DEFAULT = "pandas"
 _POINT = ["node", "device", "op", "rows", "transfers"]
 
@@ -33,10 +33,10 @@ def table_rate(data: Dataset) -> Estimates:
 
 @quantity("tabular.gpu_gain", "1", ("op", "rows", "transfers", *RUNTIMES), device="both")
 def gpu_gain(data: Dataset) -> Estimates:
-    """Time with the host's fastest library, divided by that with the GPU's fastest, same operation and rows.
+    """Time of a table operation with the host's fastest library, divided by that with the GPU's fastest library.
 
-    transfers: GPU time with or without copies from and to host memory. runtime, cpu_runtime: libraries on the GPU and
-    on the CPU.
+    Operation and rows are the same. transfers: GPU time with or without copies from and to host memory. runtime,
+    cpu_runtime: libraries on the GPU and on the CPU.
     """
     gpu, cpu = (
         row_rates(data).filter(device="gpu"),
@@ -80,9 +80,10 @@ def predict_s(data: Dataset) -> Estimates:
 
 @quantity("boosting.gpu_gain", "1", ("phase", *_FIT, *RUNTIMES), device="both")
 def trees_gain(data: Dataset) -> Estimates:
-    """Time with the host's fastest library, divided by that with the GPU's fastest, same phase, rows and trees.
+    """Time of boosted trees with the host's fastest library, divided by that with the GPU's fastest library.
 
-    Data are in host memory on both sides, so GPU time includes copies. runtime, cpu_runtime: libraries on the GPU and
-    on the CPU. All libraries use the same number format for tables.
+    Phase (fit or predict), rows and trees are the same. Data are in host memory on both sides, so GPU time includes
+    copies. runtime, cpu_runtime: libraries on the GPU and on the CPU. All libraries use the same number format for
+    tables.
     """
     return best_over_host(boosting_rates(data), ["phase", *_FIT], ["library"])

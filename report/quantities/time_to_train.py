@@ -26,7 +26,7 @@ _job_quantity = partial(quantity, tier="derived", experiments=[EXPERIMENT])
 def job_time(data: Dataset) -> Estimates:
     """Seconds for a whole job, from data on disk to the target accuracy on held-out samples.
 
-    A job that gave up in any round has no interval: its time is a lower bound.
+    If a job gave up before the target in any round, its time is a lower bound, and has no interval.
     """
     table = job_rounds(data)
     times, reached = round_estimates(data, table, table["job_time"], "s"), data.summary(EXPERIMENT, "reached_share")
@@ -40,8 +40,9 @@ def job_time(data: Dataset) -> Estimates:
 def predicted_time(data: Dataset) -> Estimates:
     """Seconds predicted for a job from its parts, each timed alone beforehand.
 
-    prepare + steps x (step + draw) + test forward passes x forward. Step and test counts come from the job itself,
-    because no clock predicts them. Leaves out slow first steps, and interaction between consecutive parts.
+    The sum is prepare + steps x (step + draw) + test forward passes x forward, where draw is the time to draw a batch.
+    The counts of steps and test passes come from the job itself, because no clock predicts them. Slow first steps and
+    interaction between consecutive parts are left out.
     """
     table = job_rounds(data)
     return round_estimates(data, table, table["predicted"], "s")
@@ -49,7 +50,11 @@ def predicted_time(data: Dataset) -> Estimates:
 
 @_job_quantity("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC, reads=("training",))
 def prediction_error(data: Dataset) -> Estimates:
-    """|predicted / measured - 1| for whole jobs, by the methods in `predicted_over_measured`."""
+    """|predicted / measured - 1| for the time of whole jobs, by two methods of prediction.
+
+    method: `parts` adds up the times of the job's parts, each measured alone; `rate` divides the job's operations by
+    the best rate of its model family on that device (see `predicted_over_measured`).
+    """
     ratios = predicted_over_measured(data)
     middle, low, high = (ratios.numbers(name) - 1 for name in ("estimate", "low", "high"))
     ends = np.abs([low, high])
@@ -80,10 +85,11 @@ RATIO = Formula(
 def laptop_over_gpu(data: Dataset) -> Estimates:
     """Time for the same fine-tune on the fastest laptop in the data, divided by that on each GPU.
 
-    Operations are equal on both sides, so this is the ratio of best training rates over all transformers, batches and
-    libraries (`training.family_rates`). baseline: laptop, a node with a laptop processor name (`machine_kinds.LAPTOP`),
-    with all its cores. precision: equal (the same dtype on both sides) or best (each side's fastest dtype). runtime,
-    cpu_runtime: on the GPU and on the laptop; `detail` gives their models and batches, and the laptop.
+    Operations are equal on both sides, so this is the ratio of the best training rates over all transformers, batches
+    and libraries (`training.family_rates`). baseline: laptop, a node with a laptop processor name
+    (`machine_kinds.LAPTOP`), with all its cores. precision: equal (the same dtype on both sides) or best (each side's
+    fastest dtype). runtime, cpu_runtime: libraries on the GPU and on the laptop. `detail` names the model and batch on
+    both sides, and the laptop.
     """
     rates = family_rates(data).filter(family="transformer")
     laptops = rates.filter(device="cpu", node=nodes_of_kind(data, "laptop"))

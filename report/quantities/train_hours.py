@@ -16,7 +16,7 @@ from report.quantities.whole_runs import CHECK, correct_estimates
 _HOUR = 3600.0
 # Training FLOP per multiply-add: two forward, four backward (gradients for inputs and for weights).
 _TRAINING = 6.0
-# Transformer block parameters per layer and squared width, without embeddings (Kaplan et al. 2020, equation 2.1).
+# Parameters in a transformer's blocks / (layers x width^2), without embeddings (Kaplan et al. 2020, equation 2.1).
 _BLOCK = 12
 
 Figure = Callable[[str], float]
@@ -26,8 +26,10 @@ Figure = Callable[[str], float]
 class Run:
     """A published training run.
 
-    name: display name. id: prefix for its figures in data/reference. flop: computes total FLOP from a function that
-    looks up figures by name. scale: small for small sets of images or text (CIFAR-10, Shakespeare), else large.
+    name: display name.
+    id: prefix for its figures in data/reference.
+    flop: function that computes the total FLOP from a function that looks up figures by name.
+    scale: `small` for small sets of images or text (CIFAR-10, Shakespeare), else `large`.
     """
 
     name: str
@@ -38,12 +40,12 @@ class Run:
 
 
 def _flop_product(factor: float, *names: str) -> Callable[[Figure], float]:
-    """Return a function that multiplies a factor by the run's figures."""
+    """Return a function that multiplies a factor by the run's figures with these names."""
     return lambda figure: math.prod(map(figure, names), start=factor)
 
 
 def _bert_flop(figure: Figure) -> float:
-    """Compute total FLOP for BERT: most steps use short sequences, the rest long ones."""
+    """Compute total FLOP for BERT. Most training steps use short sequences, and the others use long sequences."""
     short = figure("short_share")
     length = short * figure("short_tokens") + (1 - short) * figure("long_tokens")
     return length * _flop_product(_TRAINING * _BLOCK, "layers", "width", "width", "steps", "sequences")(figure)
@@ -74,7 +76,7 @@ RUNS = (
     Run("Llama 2 70B", "llama2-70b", "transformer", _TOKENS),
     Run("Llama 3.1 405B", "llama31-405b", "transformer", _flop_product(1.0, "training_flop")),
 )
-# Runs for which to count nodes, and the days in which these nodes must finish.
+# LARGE: runs for which to count nodes. DAYS: time in which these nodes must finish a run.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
 
 _ladder_quantity = partial(quantity, experiments=["training", "time-to-train"], tier="derived", checked=CHECK)
@@ -83,14 +85,14 @@ _ladder_quantity = partial(quantity, experiments=["training", "time-to-train"], 
 def total_flop(run: Run, data: Dataset) -> float:
     """Return a run's total FLOP. Raises MissingSourceError for a figure that is missing or not verified.
 
-    Transformers: 6 x parameters x tokens (Kaplan et al. 2020, section 2.1; attention scores left out). Convolutional
-    networks: 6 x multiply-adds x images. Otherwise the source's own count.
+    Transformers need 6 x parameters x tokens (Kaplan et al. 2020, section 2.1; attention scores left out).
+    Convolutional networks need 6 x multiply-adds x images. If the source counts the FLOP itself, its count is used.
     """
     return run.flop(lambda name: data.figure(f"{run.id}.{name}"))
 
 
 def _run_seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
-    """Return seconds for a run on each device with a rate for its family, corrected by whole runs."""
+    """Return the seconds that a run takes on each device with a rate for its model family, corrected by whole runs."""
     rates = rates.filter(family=run.family).drop_labels("family")
     flop = total_flop(run, data)
     derived = rates.label(estimate=flop / rates.numbers("estimate"))
@@ -99,12 +101,12 @@ def _run_seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
 
 @_ladder_quantity("ladder.hours_to_train", "h", ("run", "flop", "scale", "threads", "baseline"))
 def hours_to_train(data: Dataset) -> Estimates:
-    """Total FLOP of a published training run, divided by the device's best training rate for its family, and corrected.
+    """Hours for a published training run: total FLOP / the device's best training rate for its model family, corrected.
 
     The rate is that of the study's own, small model in the same family, at its best batch size, number format and
-    library (see `best_rates`), which favours the device. Jobs run whole show how much longer such runs take than
-    derived, by their operations, and how much that scatters; the time and its interval grow accordingly (see
-    `whole_runs`). Without such jobs there is no interval. Leaves out memory limits, and other needs of large models.
+    library (see `best_rates`), which favours the device. Jobs that were run whole show how much longer runs take than
+    derived from their operations, and how much that varies. The time and its interval grow accordingly (see
+    `whole_runs`). Without such jobs there is no interval. Memory limits and other needs of large models are left out.
     flop: the total, to three digits. scale: small for small sets of images or text. baseline: node, on a CPU.
     """
     rates = best_rates(data)
@@ -119,11 +121,11 @@ def hours_to_train(data: Dataset) -> Estimates:
 
 @_ladder_quantity("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
 def nodes_for_90_days(data: Dataset) -> Estimates:
-    """Machines like this one (for a GPU node: such GPUs) to finish a published pre-training run in 90 days.
+    """Machines like this one (for a GPU: GPUs like this one) that finish a published pre-training run in 90 days.
 
-    6 x parameters x tokens, divided by 90 days and by the device's best training rate for any transformer (see
-    `best_rates`), corrected like `ladder.hours_to_train`. A lower bound: it ignores memory limits and communication, as
-    if every machine kept its full speed.
+    The run's 6 x parameters x tokens operations are divided by 90 days and by the device's best training rate for any
+    transformer (see `best_rates`), corrected like `ladder.hours_to_train`. The result is a lower bound, because it
+    ignores memory limits and communication, as if every machine kept its full speed.
     """
     rates = best_rates(data)
     per_run = [

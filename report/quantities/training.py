@@ -41,8 +41,8 @@ def baseline_rates(rates: Estimates) -> Estimates:
 def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
     """Return the rates of all nodes' CPUs with all threads, as one baseline `fleet`; the label `of` names the node.
 
-    rates: as from `baseline_rates`. The result is empty if only one kind of node was measured, because `fleet` would
-    then equal the baseline `node`.
+    rates: CPU rates by baseline, as `baseline_rates` returns them. The result is empty if only one kind of node was
+    measured, because `fleet` would then equal the baseline `node`.
     """
     whole = rates.filter(baseline="node")
     if whole["node"].map(kind_of_node).nunique() < 2:
@@ -73,7 +73,7 @@ def family_rates(data: Dataset) -> Estimates:
 
 
 def best_rates(data: Dataset) -> Estimates:
-    """Return FLOP/s in the fastest training step by family and device; CPUs use all threads.
+    """Return the FLOP/s of the fastest training step by model family and device; CPUs use all threads.
 
     The step is the fastest over models in the family, batch sizes, number formats and libraries; `detail` names them.
     """
@@ -90,12 +90,12 @@ SPEEDUP = Formula(
 
 @_speedup_quantity("training.speedup", "1", ("model", "batch", "baseline", *BEST_LABELS), formulas=(SPEEDUP,))
 def speedup(data: Dataset) -> Estimates:
-    """Training rate of one GPU, relative to a CPU, same model and batch.
+    """Training rate of one GPU, relative to that of a CPU, for the same model and batch.
 
-    baseline: core or node of the GPU's own host; or fleet: the fastest CPU of all nodes, with all its threads, which
-    `detail` names; or server: the host if it has at least 64 cores (`formatting.SERVER_CORES`), all in use. precision:
-    equal (the same dtype on both sides) or best (each side's fastest dtype). Each side uses its fastest library:
-    runtime on the GPU, cpu_runtime on the CPU.
+    baseline: `core` is one thread on the GPU's own host, and `node` the most threads measured there; `server` is the
+    host if it has at least 64 cores (`formatting.SERVER_CORES`), all in use; `fleet` is the fastest CPU of all nodes,
+    with all its threads, which `detail` names. precision: equal (the same dtype on both sides) or best (each side's
+    fastest dtype). Each side uses its fastest library: runtime on the GPU, cpu_runtime on the CPU.
     """
     rates = samples_per_second(data)
     gpu, cpu = rates.filter(device="gpu"), baseline_rates(rates)
@@ -109,7 +109,7 @@ def speedup(data: Dataset) -> Estimates:
 
 @quantity("training.capture_gain", "1", ("model", "batch", "dtype", "threads"), device="gpu")
 def capture_gain(data: Dataset) -> Estimates:
-    """Median time of a GPU training step in default PyTorch, relative to the whole step captured in one graph."""
+    """Median time of a GPU training step in default PyTorch, divided by that with the step captured in one graph."""
     return data.summary("training").filter(device="gpu").ratio("backend", "torch", "graph")
 
 
@@ -127,8 +127,8 @@ On a GPU by PyTorch's allocator; on a CPU resident memory (see `experiments.mode
 def mfu(data: Dataset) -> Estimates:
     """Model FLOP utilisation: the step's analytic FLOP divided by its time, relative to the measured peak.
 
-    Peak: the FMA rate for the same dtype and threads on a CPU; the best matrix product in that dtype on a GPU, because
-    no kernel of ours uses matrix units.
+    On a CPU, the peak is the FMA rate for the same dtype and threads. On a GPU, it is the best matrix product in that
+    dtype, because no kernel of ours uses matrix units.
 
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     """
@@ -152,8 +152,8 @@ _summary(
 )
 
 
-# Rungs from bottom to top. A key that is left out matches any value, so the fastest measured one counts. The last field
-# is True for rungs that use all cores.
+# Rungs from bottom to top. Each has the labels that its points must have; a label that is not named may have any value.
+# The fastest of these points counts. The last field is True for rungs that use all cores.
 RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
     ("one core, at its best", {"device": "cpu", "threads": 1}, False),
@@ -168,10 +168,11 @@ BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
 
 @quantity("training.ladder", "samples/s", ("model", "batch", "rung", "place"))
 def training_ladder(data: Dataset) -> Estimates:
-    """Samples per second on each rung, for every model and batch, without plain loops.
+    """Samples per second on each rung of the training ladder, for every model and batch, without plain loops.
 
-    `place` counts rungs from the bottom; `detail` names library and format, the fastest measured unless the rung sets
-    them. All cores: the most threads measured on that node, and more than one.
+    place: number of the rung, from the bottom. `detail` names library and format: the fastest that were measured,
+    unless the rung sets them. A rung with all cores uses the most threads measured on that node, which must be more
+    than one.
     """
     rates = samples_per_second(data)
     rates = rates.take(~rates["backend"].isin(LOOPS))
@@ -186,14 +187,14 @@ def training_ladder(data: Dataset) -> Estimates:
     return concat_estimates(steps)
 
 
-# Energy metric, and its method. Energy is counted only for points timed for at least half a second on a CPU, or 3 s on
-# a GPU. The energy is all that the device used meanwhile, idle power included: a GPU's whole board with its memory, or
-# a CPU's packages without memory.
+# Energy metrics, each with its method. Energy is counted only for points timed for at least half a second on a CPU, or
+# 3 s on a GPU. It is all the energy that the device used meanwhile, idle power included, for a GPU's whole board with
+# its memory, or for a CPU's packages without memory.
 METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
 
 
 def joules(data: Dataset, experiment: str) -> Estimates:
-    """Return the energy per call in J at each point; power times time serves only for devices without a counter."""
+    """Return the energy per call in J at each point. Power times time serves only devices without an energy counter."""
     counted, added = (data.summary(experiment, metric).label(detail=how) for metric, how in METHODS.items())
     devices = set(counted.rows("node", "device"))
     return concat_estimates([counted, added.take([device not in devices for device in added.rows("node", "device")])])
@@ -203,9 +204,9 @@ def joules(data: Dataset, experiment: str) -> Estimates:
 def training_ratio(data: Dataset) -> Estimates:
     """Joules per training step on the CPU, divided by those on a GPU, each with its most efficient library and threads.
 
-    Excludes the host's power while its GPU works: this compares the two devices only. precision: equal (the same dtype
-    on both sides) or best (each side's most efficient dtype). runtime, cpu_runtime: libraries on the GPU and on the
-    CPU; `detail` gives the energy method on both sides.
+    The power of the host while its GPU works is left out, because this compares the two devices only. precision: equal
+    (the same dtype on both sides) or best (each side's most efficient dtype). runtime, cpu_runtime: libraries on the
+    GPU and on the CPU. `detail` gives the energy method on both sides.
     """
     energies = joules(data, "training")
     return best_over_host(energies.inverse().label(method=energies["detail"]), ["model", "batch"], ["method"])

@@ -1,12 +1,13 @@
-"""Correction of derived times by whole jobs, which show by how much derived times are off, and how sure that is.
+"""Correction of derived times by jobs that were run whole, and its uncertainty.
 
-A published run's time is derived from its operations and its family's best rate. Runs take longer: their steps are
-smaller than those at the best rate, they draw batches and test, and one library does not suit all steps. The correction
-is a line fitted to the jobs' logarithms: job time relative to derived time, against operations. It has a slope because
-a run that computes more spends a smaller share of its time on anything else. Runs larger than the largest job use that
-job's place on the line, to avoid extrapolation. The interval is the prediction interval of linear regression (Student's
-t) for one further run, so scatter between jobs widens it. Jobs on all nodes count, but each job only once, with the
-mean logarithm over nodes. Devices of one kind share one line.
+A published run's time is derived from its operations and its model family's best rate. Runs take longer: their steps
+are smaller than those at the best rate, they draw batches and test, and one library does not suit all steps. The
+correction is a line fitted to the jobs on logarithmic scales: the ratio of job time to derived time, against
+operations. It has a slope because a run that computes more spends a smaller share of its time on anything else. A run
+with more operations than the largest job gets the ratio at that job's place on the line, to avoid extrapolation. The
+interval is the prediction interval of linear regression (Student's t) for one further run, so scatter between jobs
+widens it. Jobs on all nodes count, but each job only once, with the mean logarithm over nodes. Devices of one kind
+share one line.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from report.quantities.training import best_rates
 from report.statistics import Floats
 
 EXPERIMENT = "time-to-train"
-# The quantity that checks derived times.
+# Name of the quantity that checks derived times.
 CHECK = "time_to_train.held_out"
 # Fewest jobs to fit a line.
 LEAST_JOBS = 5
-# Family whose best rate predicts a job's time; other jobs belong to no published family.
+# Model family of each job, whose best rate predicts the job's time. A job that is not listed belongs to no family of
+# the published runs.
 FAMILY_OF = {
     "digits-cnn": "convolutional",
     "mnist-resnet": "convolutional",
@@ -77,8 +79,8 @@ def predicted_over_measured(data: Dataset) -> Estimates:
     """
     table = job_rounds(data)
     parts = round_estimates(data, table, table["predicted"] / table["job_time"], "ratio")
-    # Predicted over measured time equals the achieved rate, relative to the family's best on the same device and
-    # threads.
+    # The ratio of predicted to measured time equals the ratio of the achieved rate to the family's best rate on the
+    # same device and threads.
     achieved = round_estimates(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
     achieved = achieved.label(family=[FAMILY_OF.get(job, "") for job in achieved["job"]])
     rate = (achieved / best_rates(data).drop_labels("baseline")).drop_labels("family")
@@ -87,10 +89,12 @@ def predicted_over_measured(data: Dataset) -> Estimates:
 
 @dataclass(frozen=True)
 class Line:
-    """Whole jobs with their measured time relative to their derived time, and the line through them.
+    """Jobs that were run whole: the points through which the line is fitted.
 
-    jobs: names of the jobs. flop: operations per job. ratio: measured over derived time per job. rows: summary rows
-    behind each job.
+    jobs: names of the jobs.
+    flop: operations per job.
+    ratio: measured over derived time per job.
+    rows: numbers of the summary rows behind each job.
     """
 
     jobs: tuple[str, ...]
@@ -104,7 +108,7 @@ class Line:
         return Line(tuple(self.jobs[index] for index in others), self.flop[others], self.ratio[others])
 
     def correction(self, flop: float) -> tuple[float, float, float]:
-        """Return the factor for a run with `flop` operations, the standard error of its logarithm, and df."""
+        """Return the correction factor for a run with `flop` operations, its logarithm's standard error, and df."""
         x, y = np.log(self.flop), np.log(self.ratio)
         x_run = math.log(min(max(flop, float(self.flop.min())), float(self.flop.max())))
         middle, spread = x.mean(), float(((x - x.mean()) ** 2).sum())
@@ -117,7 +121,10 @@ class Line:
 
 @cached_per_dataset
 def correction_lines(data: Dataset) -> dict[str, Line]:
-    """Fit one line per device kind, cpu or gpu, with enough jobs run whole; each job counts in its fastest format."""
+    """Fit one line for each device kind (cpu or gpu) with at least LEAST_JOBS whole jobs.
+
+    Each job counts in its fastest format.
+    """
     ratios = predicted_over_measured(data).filter(method="rate")
     point = ["node", "device", "job", "dtype", "backend", "threads"]
     operations = {key: flop for *key_, flop in data.summary(EXPERIMENT, "job_flop").rows(*point, "estimate")
@@ -162,10 +169,10 @@ def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: b
 
 @_correction_quantity(CHECK, "1", ("job", "flop"))
 def held_out_ratio(data: Dataset) -> Estimates:
-    """Measured time per job, relative to the time derived for it, with the line fitted to the other jobs.
+    """Measured time of a job, relative to its derived time, corrected by the line that is fitted to the other jobs.
 
-    The interval is the prediction's: a job is predicted if it contains 1. flop: job operations. detail: measured time
-    relative to derived time, without correction.
+    The interval is that of the prediction, so a job is predicted if its interval contains 1. flop: operations of the
+    job. detail: measured time relative to derived time, without correction.
     """
     rows = []
     for kind, line in correction_lines(data).items():
@@ -185,8 +192,10 @@ def held_out_ratio(data: Dataset) -> Estimates:
 class Coverage:
     """Accuracy of derived times.
 
-    jobs: number of jobs; predicted: number predicted from the other jobs; shortest, longest: extreme ratios of measured
-    to uncorrected time; width: factor from the middle of a prediction interval to its ends, median over jobs.
+    jobs: number of jobs.
+    predicted: number of jobs whose time was predicted from the other jobs.
+    shortest, longest: extreme ratios of measured to uncorrected time.
+    width: factor from the middle of a prediction interval to its ends, as the median over jobs.
     """
 
     jobs: int

@@ -95,7 +95,7 @@ def test_children_end_with_killed_parent(script: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_command_and_children_with_one_line(number: signal.Signals) -> None:
     head, started = start_script(COMMAND)
-    # The signal comes twice, as when a workflow signals its child and the terminal signals the group.
+    # Send the signal twice: a workflow signals its child, and the terminal may signal the whole process group as well.
     head.send_signal(number)
     head.send_signal(number)
     _, said = head.communicate(timeout=20)

@@ -27,7 +27,7 @@ SCHEMA = {
 
 
 def assert_refused(path: Path, text: str, *parts: str, schema: dict[str, Any] | None = None) -> None:
-    """Assert that the YAML is refused in one line with the file name and these parts."""
+    """Assert that the YAML text is refused with a one-line error that has the file name and `parts`."""
     path.write_text(text, encoding="utf-8")
     with pytest.raises(StudyError) as caught:
         read_yaml(path, schema)
@@ -144,7 +144,7 @@ def test_json_in_lines_has_one_line_per_item(tmp_path: Path) -> None:
 def test_dollar_in_pattern_matches_only_at_end() -> None:
     check_document({"a": "a"}, {"properties": {"a": {"pattern": "^a$"}}}, "a.yaml")
     check_document({"a": "a$\n"}, {"properties": {"a": {"pattern": r"^a\$"}}}, "a.yaml")
-    # Python's `$` also matches before a final newline.
+    # In a Python pattern, `$` would match these texts, because it also matches before a final newline.
     for document, schema in (
         ({"a": "b\n"}, {"properties": {"a": {"pattern": "^b$"}}}),
         ({"a\n": ""}, {"propertyNames": {"pattern": "^a$"}}),

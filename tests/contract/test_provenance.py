@@ -76,7 +76,7 @@ def test_archive_keeps_its_commit(study: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("beside", [None, b"$Format:%H$\n", b"", b"\xff\xfe", b"abc\n"])
 def test_folder_in_other_repository_has_no_commit(tmp_path: Path, study: Path, beside: bytes | None) -> None:
-    """Packages installed inside a repository, as in `.venv/lib/python3.12/site-packages`, lie in such a folder."""
+    """An installed package is in such a folder if its virtual environment is inside a repository."""
     within = study / ".venv" / "site-packages"
     within.mkdir(parents=True)
     if beside is not None:

@@ -26,7 +26,11 @@ class Clocks:
         )  # fmt: skip
 
     def passes(self, seconds: float, share: float = 0.0, alone: bool = False) -> None:
-        """Advance the clocks. share: part in which the main thread works. alone: it blocks the updating thread."""
+        """Advance the clocks.
+
+        share: fraction of the time in which the main thread works. alone: True if it blocks the thread that updates the
+        time.
+        """
         while seconds > 0:
             step = seconds if alone else min(seconds, TICK_S)
             self.at, self.worked, seconds = self.at + step, self.worked + step * share, seconds - step
@@ -48,7 +52,7 @@ def test_clock_leaves_out_only_pauses(events: list[tuple[float, float, str]]) ->
             clocks.asleep += seconds
             asleep += seconds
         else:
-            # A main thread that blocks the updating thread works all the time.
+            # A main thread that blocks the updating thread works all the time, so its share is 1.
             clocks.passes(seconds, 1.0 if how == "alone" else share, alone=how == "alone")
             ran += seconds
         clocks.running.now()
@@ -102,5 +106,5 @@ def test_long_calls_are_no_pause() -> None:
         numbers: Any = range(10**7)
         time.sleep(0.7)
         while time.perf_counter() < end:
-            sum(numbers)  # blocks all other threads
+            sum(numbers)  # one long call, which blocks all other threads
         assert clock.stood_s() == 0.0

@@ -47,8 +47,8 @@ PUBLISHED = Path(__file__).parents[2] / "data" / "nodes"
 KEPT = Path(__file__).parent / "kept"
 # Documents that need no nodes, by file name.
 NODELESS = {"plans": plans, "settings": settings}
-# These pages are kept for the published nodes although the fleet has them too, because they show published
-# measurements.
+# These pages show published measurements, so the golden file for the published nodes has them although the fleet's has
+# them too.
 PUBLISHED_PAGES = ("==== page index", "==== page measurements/published")
 SETS = {"fleet": [PUBLISHED, FLEET], "published": [PUBLISHED]}
 # Relative difference to allow, because summation order and the last step in a fit depend on the processor.
@@ -78,7 +78,10 @@ def judged_dataset(name: str, folder: Path) -> Dataset:
 
 
 def estimate_statistics(cache: QuantityCache) -> dict[str, Any]:
-    """Count estimates per quantity; for each end, count positive and negative values, and take their geometric mean."""
+    """Return the number of estimates per quantity, and three statistics for each of estimate, low and high.
+
+    They are the counts of positive and of negative values, and the geometric mean of all magnitudes above 0.
+    """
     statistics: dict[str, Any] = {}
     for name, quantity in quantities().items():
         try:
@@ -121,7 +124,7 @@ def is_heading(line: str) -> bool:
 
 
 def verified_figures() -> dict[str, dict[str, Any]]:
-    """Return the published figures, all marked as verified, to try the rules that need them."""
+    """Return the published figures, all marked as verified, so that verdict rules which need them can be tried."""
     entries = read_reference(REFERENCE)
     return {
         name: {**entry, "value": 1000.0 if entry.get("value") is None else entry["value"], "status": "verified"}
@@ -151,7 +154,7 @@ def _summary(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def differences(kept: Any, now: Any, place: str = "") -> Iterator[str]:
-    """Yield each difference between two documents, with its place."""
+    """Yield each difference between two documents, with its place in them."""
     if isinstance(kept, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*kept, *now]):
             if key not in now or key not in kept:

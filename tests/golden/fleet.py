@@ -1,7 +1,8 @@
 """A synthetic fleet: a server of 64 cores with an H100, a desktop and a laptop, each with a GPU.
 
-The fleet and the published nodes together have the data to decide every decidable rule. Stand-in machines measured the
-fleet with earlier presets (rounds.parquet) and later ones (added.parquet). Never edit it.
+The fleet and the published nodes together have the data to decide every claim rule that data can decide. Stand-in
+machines measured the fleet: rounds.parquet with earlier presets, and added.parquet with later ones. Never edit these
+files.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from report.pages import charts, site_sources
 from report.pages.figure_data import Evidence
 from report.pages.site_content import build_content
 
-# Verdict fields that differ between runs.
+# Fields in verdicts.json that differ between runs, with fixed values to replace them.
 PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}
 
 

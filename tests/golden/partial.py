@@ -87,7 +87,7 @@ def _draw_values(values: pd.Series, chance: random.Random) -> list[Any]:
 
 
 def _without_results(samples: pd.DataFrame, failed: pd.Series) -> pd.DataFrame:
-    """Replace the samples of failed points by one row without a value per point and round."""
+    """Replace the samples of failed points by one row per point and round, which has no value."""
     lost = samples[failed & (samples["metric"] == "time")].drop_duplicates([*POINT, "round"])
     lost = lost.assign(value=float("nan"), status="failed", reason="taken away by a test", stop_reason="", sample=0)
     return pd.concat([samples[~failed], lost], ignore_index=True)

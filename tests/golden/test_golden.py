@@ -66,9 +66,9 @@ def test_numbers_in_constants_of_experiments_are_unchanged() -> None:
 
 
 def write_twin(node: Path, to: Path) -> None:
-    """Write a second machine of the node's kind with exactly the same values, from other processes."""
+    """Write a node's data again as a second machine of the same kind: with equal values, from other processes."""
     record = read_node(record_path(node))
-    # All runs on one machine get the same twin.
+    # The twin's instance follows from the node's id, so all runs on one machine get the same twin.
     instance = sha256(record["id"].encode()).hexdigest()[:6]
     name = node_id(record["kind"], instance)
     write_node(to / node.name / record_path(node).name, {**record, "id": name, "instance": instance})
@@ -79,10 +79,10 @@ def write_twin(node: Path, to: Path) -> None:
 
 
 def summarise(verdict: dict[str, Any]) -> dict[str, Any]:
-    """Return a verdict's parts with shares and thresholds, and its case counts by part, outcome and kind."""
+    """Return a verdict's parts with shares and sensitivity, and its case counts by part, outcome and kind of node."""
     parts = [{name: part[name] for name in ("name", "outcome", "share", "sensitivity")} for part in verdict["parts"]]
-    # Leave out cases compared with the fastest CPU of the fleet: among more machines, it is less certain which CPU is
-    # the fastest, so that their intervals widen.
+    # Leave out cases that are compared with the fastest CPU of the fleet. Among more machines, it is less certain which
+    # CPU is the fastest, so the intervals of these cases widen.
     cases = [case for case in verdict["cases"] if case["labels"].get("baseline") != "fleet"]
     counts = Counter(f"{case['part']}: {case['outcome']}, {kind_of_node(case['node'] or '')}" for case in cases)
     by_threshold = verdict["by_threshold"] if len(cases) == len(verdict["cases"]) else []

@@ -40,7 +40,8 @@ def test_scaled_intervals_cover_95_percent(every: list[tuple[float, float]]) -> 
     ("unseen", "share", "factor"),
     [
         (0.0, (0.9, 1.0), (0.6, 1.2)),
-        # Each process has its own shift, so agreement within a process says nothing about the next.
+        # Here each process shifts all its values, so intervals from within a process seldom cover another process's
+        # value.
         (0.05, (0.0, 0.3), (5, 99)),
     ],
 )

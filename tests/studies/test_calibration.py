@@ -1,4 +1,4 @@
-"""Test that the published error rates match the engine, and that simulated data stays out of reports."""
+"""Test that new simulations agree with the published error rates, and that simulated data stays out of reports."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ SEED = 7
 
 
 def published_table() -> Any:
-    """Read the published table."""
+    """Read the published table of error rates."""
     return read_checked_json(ROOT / "data" / "calibration.json", PACKAGE / "schemas" / "calibration.schema.json")
 
 
 def deviation(setting: Setting) -> float:
-    """Return the largest deviation of a small new simulation from the published row, in standard errors."""
+    """Return the largest deviation between a small new simulation and the published row, in standard errors."""
     wanted = (setting.question.says, setting.noise.describe(), setting.rounds, setting.points)
     names = ("question", "noise", "rounds", "points")
     (told,) = [one for one in published_table()["rows"] if tuple(one[name] for name in names) == wanted]
@@ -87,7 +87,7 @@ def test_published_table_is_complete_with_few_wrong_verdicts() -> None:
         assert all(share["low"] <= share["share"] <= share["high"] for share in (one[answer] for answer in ANSWERS))
         assert max(one[how]["share"] for how in ANSWERS[:2]) <= 1 - DECIDING
         assert one["trials"] >= 10_000 or one["rounds"] == 1, "too few to resolve one in a hundred"
-        # One round decides nothing; far from the threshold the verdict is right.
+        # With one round, every verdict is undecided. With more than two, verdicts far from the threshold are right.
         assert one["rounds"] > 1 or (one["undecided"]["share"] == 1 and one["width"] is None)
         shares = [right["share"] for right in one["right"]]
         if one["rounds"] > 2 and shares:

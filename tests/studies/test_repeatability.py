@@ -1,4 +1,4 @@
-"""Test that two runs agree at the intervals' level, and that drift is detected."""
+"""Test that two runs agree at as many points as the confidence level says, and that drift is detected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from tests.report.conftest import Factory
 
 
 def make_run(root: Path, seed: int, factor: float = 1.0, points: int = 400, name: str = "node-a") -> Path:
-    """Make a run on the same node, with values around the same means times `factor`."""
+    """Make the folder of a run on one node.
+
+    Its values scatter around means that are the same for any seed, times `factor`.
+    """
     node = Factory(root / str(seed))(name, seed=seed)
     for n in range(points):
         node.point("gemm", factor * 1e-3 * (n + 1), params={"m": n, "n": 8, "k": 8}, spread=0.03, rounds=4)
@@ -44,7 +47,7 @@ def accept_synthetic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_random_differences_agree_at_the_level(tmp_path: Path) -> None:
     found = products(make_summary(make_run(tmp_path, 1)), make_summary(make_run(tmp_path, 2)))
-    # For 400 points at 95%, the share is between 92% and 98% with probability 0.999.
+    # If each of 400 points agrees with probability 95%, the share that agrees is in this range with probability 0.995.
     assert 0.92 <= found["agrees"].mean() <= 0.98 and repeat.LEVEL < DECIDING
     assert np.allclose(np.sqrt(found["low"] * found["high"]), found["ratio"])
 

@@ -49,7 +49,7 @@ def replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ({}, "float32", True),
         ({"labels": {"dtype": "float64"}}, "float64", True),
-        # The second result's median decides the side.
+        # The median of the second result, 6, is below the threshold of 8, so the results disagree.
         ({"measure": lambda: [30.0, 5.0, 6.0]}, "float32", False),
     ],
 )

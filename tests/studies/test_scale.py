@@ -23,7 +23,7 @@ def test_fleet_has_requested_nodes_and_series(tmp_path: Path) -> None:
     assert set(table["origin"]) == {"synthetic"}
     ok = table[(table["status"] == "ok") & (table["unit"] == "s")]
     assert (ok["n_rounds"] == scale.ROUNDS).all()
-    # Each node has one speed for all its times.
+    # A node has one speed for all its times, so the ratio of two nodes' times is nearly equal at all points.
     times = ok.pivot_table(index=[*POINT[1:], "metric"], columns="node", values="estimate")
     spread = pd.DataFrame({name: times[name] / times["synthetic-0000"] for name in times.columns[1:]})
     assert (spread.std() / spread.mean() < 0.1).all()
@@ -35,8 +35,8 @@ def test_fleet_over_limit_fails(
     seconds: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(scale, "SECONDS", seconds)
-    # Lift the memory limit: Linux counts the parent's memory at the fork in the child's peak, and pytest's memory is
-    # large.
+    # Lift the memory limit, because Linux counts the parent's memory at the fork in the child's peak, and the parent
+    # pytest uses much memory.
     monkeypatch.setattr(scale, "MEGABYTES", 1e6)
     monkeypatch.setattr(scale, "judge_fleet", scale.gather_fleet)
     assert scale.main(["--nodes", "2", "--series", "100"]) == code

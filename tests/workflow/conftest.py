@@ -37,17 +37,19 @@ experiments:
         cases: [{m: 256, n: 256, k: 256}]
         grid: {dtype: [float32], backend: [torch, numpy], threads: [1]}
 """
-# Folder name that a shell would take for several commands.
+# Name for the results folder. A shell would take it for several commands if it were not quoted.
 RESULTS = "of $(touch one) 'me; touch two' \"&"
 CONFIG = {"preset": "mine.yaml", "published": "others", "results": RESULTS, "seed": "7"}
 
 
 @dataclass
 class Study:
-    """Finished study, and what was seen while it ran.
+    """Finished study, and records of its course.
 
-    refused: result of a second run in parallel. preliminary: the preliminary page. before: rounds finished before a
-    sweep was changed. faults: differences from an undisturbed study.
+    refused: result of a second run that was started while the first was at work.
+    preliminary: text of the preliminary page.
+    before: rounds that were finished before one experiment's sweep was changed.
+    faults: differences from an undisturbed study.
     """
 
     clone: Clone
@@ -111,7 +113,7 @@ def run_interrupted_study(clone: Clone) -> Study:
     while not (clone.results / ".run.lock").exists() and head.poll() is None:
         time.sleep(0.1)
     refused = clone.run(*snakemake)
-    # Kill `make` alone, which does not signal Snakemake.
+    # Kill only `make`, which then does not signal Snakemake.
     assert chain.kill(head, "run 1", "KILL", False, 1.0), clone.output
     assert chain.kill(clone.start(*snakemake), "preliminary", "TERM", False, 2.0), clone.output
     assert chain.kill(clone.start(*snakemake), "run 2", "INT", True, 1.0), clone.output

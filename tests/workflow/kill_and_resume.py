@@ -29,7 +29,7 @@ MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary|complete)")
 
 @dataclass
 class Chain:
-    """Study that is killed and resumed; `faults` lists differences from an undisturbed one."""
+    """Study that is killed and resumed; `faults` lists the differences from an undisturbed study."""
 
     clone: Clone
     preset: str = PRESET
@@ -44,7 +44,10 @@ class Chain:
         self.clone.extra["TMPDIR"] = str(self.temporary)
 
     def kill(self, head: subprocess.Popen[str], stage: str, name: str, whole_group: bool, after_s: float) -> str:
-        """Kill a study `after_s` seconds into a stage; return the stage that ran, or '' if the study had ended."""
+        """Kill a study `after_s` seconds into a stage.
+
+        Return the stage that was running when the study was killed, or '' if the study had ended before.
+        """
         until = time.monotonic() + HANGS_S
         while not set(STAGES[STAGES.index(stage) :]) & set(running := self._look()):
             assert time.monotonic() < until, f"{stage} did not begin: {self.clone.output}"
@@ -83,7 +86,7 @@ class Chain:
     def _look(self) -> list[str]:
         """Return the running stages; add a fault if another stage runs during measuring."""
         running = self.clone.stages()
-        # Look twice, because one stage may have ended and the other begun while the processes were listed.
+        # Look twice: while the processes were listed, the measuring stage may have ended, and the other stage begun.
         if _is_disturbed(running) and _is_disturbed(again := self.clone.stages()):
             self.faults.append(f"beside each other: {again}")
         return running

@@ -19,9 +19,9 @@ from contract.sample_table import read_samples
 ROOT = Path(__file__).parents[2]
 # Environment variable that marks all processes of a study.
 MARK = "STUDY_TEST_OF_WORKFLOW"
-# Seconds until an ended study's processes must be gone, and until a study counts as hanging.
+# GONE_S: seconds until all processes of an ended study must be gone. HANGS_S: seconds until a study counts as hanging.
 GONE_S, HANGS_S = 8.0, 900.0
-# Stages in order, each with a pattern for its command.
+# Stages of a study, in order.
 STAGES = (
     "probe", "plan", "run 1", "preliminary", "run 2", "run 3", "seal", "gather", "judge", "render", "site", "lint",
 )  # fmt: skip
@@ -29,7 +29,10 @@ STAGES = (
 
 @dataclass
 class Clone:
-    """Clone of this repository, whose commands run in this environment. wrote: name for the results folder."""
+    """Clone of this repository, whose commands use this Python environment.
+
+    extra: environment variables to add. wrote: name of the results folder.
+    """
 
     path: Path
     extra: dict[str, str] = field(default_factory=dict)
@@ -41,7 +44,7 @@ class Clone:
 
     @property
     def env(self) -> dict[str, str]:
-        # Drop variables from the running make or pytest.
+        # Drop variables that a make or pytest which runs these tests has set.
         ours = ("STUDY_", "PYTEST_", "PYTHONPATH", "MAKE", "MFLAGS")
         own = {key: value for key, value in os.environ.items() if not key.startswith(ours)}
         own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
@@ -64,7 +67,6 @@ class Clone:
         return (self.path / "said").read_text()
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Run a command."""
         return subprocess.run(
             words, cwd=self.path, env=self.env, capture_output=True, text=True, check=False, timeout=500
         )
@@ -100,14 +102,14 @@ class Clone:
                 continue
 
     def stages(self) -> list[str]:
-        """Return the running STAGES, once per process."""
+        """Return the stages that are running, in the order of STAGES: one entry for each process."""
         found = []
         processes = list(self.processes())
         numbers = {process.pid: _command_line(process) for process in processes}
         for process in processes:
             _, *words = numbers[process.pid] or [""]
             with suppress(psutil.Error):
-                # A new process shows its parent's command line until exec, so do not count it.
+                # Between fork and exec, a new process shows its parent's command line, so do not count it.
                 if numbers.get(process.ppid()) == numbers[process.pid]:
                     continue
             if words[:2] in (["-m", "experiments"], ["-m", "report"]) and "--id" not in words:
@@ -120,7 +122,10 @@ class Clone:
         return sorted((stage for stage in found if stage in STAGES), key=STAGES.index)
 
     def end(self, head: subprocess.Popen[str], number: int, whole_group: bool) -> list[str]:
-        """Send a signal to a command or its group; return the processes that outlive it."""
+        """Send a signal to a command or its process group.
+
+        Kill the processes that have not ended after GONE_S seconds, and return their command lines.
+        """
         with suppress(ProcessLookupError):
             (os.killpg if whole_group else os.kill)(head.pid, number)
         until = time.monotonic() + GONE_S

@@ -62,18 +62,17 @@ def _path() -> str:
 
 @dataclass
 class Cluster:
-    """Slurm daemons by name, with files in `folder`."""
+    """Running Slurm daemons by name; `folder` has their files."""
 
     folder: Path
     daemons: dict[str, subprocess.Popen[bytes]]
 
     @property
     def env(self) -> dict[str, str]:
-        """Return the environment for Slurm's commands. Wrappers on its PATH name this cluster to jobs."""
+        """Return the environment for Slurm's commands. Its PATH starts with wrappers for this cluster."""
         return {"PATH": f"{self.folder / 'bin'}{os.pathsep}{_path()}"}
 
     def start(self, name: str, *words: str) -> None:
-        """Start a daemon."""
         with (self.folder / f"{name}.out").open("ab") as out:
             self.daemons[name] = subprocess.Popen(
                 words, env=os.environ | self.env, stdout=out, stderr=out, start_new_session=True,

@@ -14,7 +14,8 @@ from contract.errors import run_command
 from tests.workflow.project_clones import Clone
 from workflow import bundle
 
-# Size in MiB of each wheel that the pip stand-in writes for a package. NumPy and pulp are dependencies to leave out.
+# For each package, the wheels that the pip stand-in writes, with their sizes in MiB. The bundle must leave out the
+# dependencies NumPy and pulp.
 WHEELS = {
     "connection_pool": {"connection_pool": 1}, "mlxtend": {"mlxtend": 1}, "snakemake": {"snakemake": 2, "pulp": 16},
     "uvicorn": {"uvicorn": 4}, "wgpu": {"wgpu": 3}, "polars": {"polars": 1, "polars_runtime_32": 51},
@@ -127,7 +128,7 @@ def test_interrupted_install_is_repeated(clone: Clone) -> None:
     clone.extra["PATH"] = f"{clone.path / 'bin'}:/usr/bin:/bin"
     order = ("bash", "workflow/measure-offline.sh", "--profile", "gpu", "--config", "budget_min=9")
     assert [clone.run(*order).returncode for _ in range(3)] == [1, 0, 0]
-    # Wheels added later are installed too.
+    # A wheel that is added later is installed too.
     (clone.path / "build/bundle/two.whl").touch()
     assert clone.run(*order).returncode == 0
     ran = (clone.path / "ran").read_text().splitlines()
@@ -150,7 +151,7 @@ def test_vulkan_loader_is_used_if_system_lacks_it(there: bool, clone: Clone) -> 
 def test_vulkan_loader_is_extracted_from_package(
     make_bundle: Callable[..., int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Use stand-ins for Debian's programs, which fail the second time."""
+    """Use stand-ins for apt-get and dpkg-deb. The second bundle fails, because they have no package for aarch64."""
     libraries = "there/usr/lib/x86_64-linux-gnu"
     for name, does in (
         ("apt-get", f'[ "$2" = libvulkan1:amd64 ] || {{ echo "E: no $2" >&2; exit 100; }}; touch {tmp_path}/ran a.deb'),

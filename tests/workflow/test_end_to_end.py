@@ -41,7 +41,7 @@ def read_json_file(study: Study, name: str) -> Any:
 
 
 def test_killed_study_resumes_without_measuring_twice(study: Study) -> None:
-    """No process outlives the study or runs in parallel to measuring."""
+    """The faults include processes that outlive a killed study, and stages that run in parallel to measuring."""
     assert study.faults == []
 
 
@@ -60,7 +60,8 @@ def test_second_run_is_refused_and_results_name_is_quoted(study: Study) -> None:
 
 def test_console_shows_one_line_per_stage_and_result(study: Study) -> None:
     said = study.clone.output
-    # Jobs that end during an interrupt are kept but not printed. Of round 2, only the changed experiment is printed.
+    # Jobs that end during an interrupt are kept but not printed, so round 2 prints only the experiment that was
+    # changed.
     order = [
         "discovering what this machine is",
         "points: in all about",
@@ -158,7 +159,7 @@ def test_finished_study_stops_without_required_gpu(study: Study) -> None:
 
 
 def test_lost_files_are_remade_without_measuring(study: Study, tmp_path: Path) -> None:
-    """These losses together once made Snakemake measure everything again (snakemake#3879)."""
+    """Losing all three files at once made Snakemake measure everything again in the past (snakemake#3879)."""
     shutil.copytree(study.clone.path, tmp_path / "copy", symlinks=True)
     copy = Clone(tmp_path / "copy", {**study.clone.extra}, study.clone.wrote)
     before, files = copy.rounds, {path.name for path in copy.results.glob("nodes/*/[!.]*")}
@@ -220,7 +221,7 @@ def configure_machines(clone: Clone, machines: str, point_s: str = "0.5") -> tup
 
 
 def wait_for_round(clone: Clone, *machines: str, within_s: float = 200.0) -> str:
-    """Wait until a machine has finished a round; return its name."""
+    """Wait until one of the machines has finished a round; return its name."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         for machine in machines:
@@ -290,7 +291,7 @@ def test_slurm_jobs_continue_after_head_is_killed(clone: Clone, tmp_path: Path) 
     )
     with slurm_cluster.cluster(tmp_path / "slurm") as slurm:
         clone.extra["PATH"] = os.pathsep.join([slurm.env["PATH"].partition(os.pathsep)[0], clone.env["PATH"]])
-        # Stop before the report, which is made as for one machine.
+        # Stop before the report, which is made in the same way as for one machine.
         words = ("--profile", "slurm", *words, "--", "results/data/nodes.json")
         head = clone.start("snakemake", *words)
         wait_for_round(clone, "one", "two")

@@ -40,7 +40,10 @@ def test_damaged_round_is_listed_and_foreign_round_is_refused(tmp_path: Path) ->
 def test_round_with_other_protocol_or_plan_is_measured_again(
     noted: dict[str, Any], usable: bool, tmp_path: Path
 ) -> None:
-    """This holds even without Snakemake's metadata. The earliest rounds record no protocol or plan."""
+    """The round's file records protocol and plan, so Snakemake's metadata is not needed.
+
+    The earliest rounds record neither of the two, and are usable.
+    """
     path = write_round(tmp_path, NAME, 7, **noted)
     assert unusable_rounds({path: {"protocol": 3, "planned": "0" * 12}}, RECORD["id"]) == ([] if usable else [path])
 

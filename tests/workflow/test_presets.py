@@ -13,7 +13,7 @@ from report.judging.claim_files import read_claims
 from report.quantities import quantities
 from tests.workflow.project_clones import ROOT
 
-# Calls may become shorter after the warm-up, and make the samples shorter, so points need this margin.
+# Factor by which a point's samples must exceed the minimum length, because calls may become shorter after the warm-up.
 MARGIN = 1.1
 # Minimum length of the samples in seconds for an energy reading, by device kind.
 LEAST_S = {"cpu": RAPL_LEAST_S, "gpu": NVML_LEAST_S}
@@ -21,7 +21,7 @@ LEAST_S = {"cpu": RAPL_LEAST_S, "gpu": NVML_LEAST_S}
 
 def energy_points(part: Sweep, kind: str) -> list[Point]:
     """Return the points on a device kind whose samples always last long enough for an energy reading."""
-    # Sampling may end after this least share of the budget.
+    # Sampling may end after the share LEAST_SHARE of the budget.
     return [point for point in part.points(kind) if LEAST_SHARE * point.point_s >= MARGIN * LEAST_S[kind]]
 
 
@@ -49,6 +49,6 @@ def test_energy_claims_have_long_enough_points_on_both_devices(preset: str) -> N
     both = families(
         compared & models_and_batches(energy_points(part, "cpu")) & models_and_batches(energy_points(part, "gpu"))
     )
-    # If each model and batch took three seconds, they would take a third of the budget. One point per model family is
-    # enough, and two families on rented machines, which seldom report CPU energy.
+    # Points of three seconds for every model and batch would take a third of the budget, so one point per model family
+    # is enough. Rented machines need points for two families only, because they seldom report CPU energy.
     assert both == ({"bert", "resnet"} if preset == "rented" else families(compared))

@@ -101,8 +101,8 @@ def test_file_has_one_line_per_stage_with_time_left(tmp_path: Path) -> None:
         f"report: {tmp_path}/report/index.html",
         f"{tmp_path}/report/report.pdf",
     ]
-    # The first prediction is 4 x 5 s for measuring and 15 s for judging. After the first job, the part for measuring
-    # doubles, since the job took twice the predicted time.
+    # The first prediction is 4 x 5 s for measuring and 15 s for judging. The first job takes twice the predicted 5 s,
+    # so the prediction for the other three then doubles to 3 x 10 s.
     assert said[0].startswith("[  0%, 35 s left] ")
     assert said[2].startswith("[ 18%, 45 s left] ")
     assert said[-1].startswith("[100%, 0 s left] ")

@@ -29,7 +29,8 @@ def test_machine_inherits_settings_from_run(tmp_path: Path) -> None:
 
 
 def test_remote_workflow_measures_only_itself(tmp_path: Path) -> None:
-    # An empty value stands for no machines: Snakemake would merge a mapping with the remote settings.
+    # `machines=` with an empty value stands for no machines. An empty mapping would not do, because Snakemake would
+    # merge it with the remote settings.
     wanted = {"machines=", "published=", "previous=", "results=results", "models="}
     assert wanted < set(make_machines(tmp_path, one={}).config_words("one"))
 
@@ -83,5 +84,6 @@ def test_snakemake_lint_reports_only_missing_conda() -> None:
     order = [sys.executable, "-m", "snakemake", "--lint"]
     said = subprocess.run(order, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
     titles = set(re.findall(r"^    \* (.+):$", said.stdout + said.stderr, re.MULTILINE))
-    # The study is installed by pip or runs in a container.
+    # No rule needs a conda environment or container, because the study is installed by pip, or runs in a container as a
+    # whole.
     assert titles == {"Specify a conda environment or container for each rule."}

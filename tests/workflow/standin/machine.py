@@ -18,9 +18,9 @@ SIMD = [
     "avx", "avx2", "avx512_bf16", "avx512_vnni", "avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl", "f16c",
     "fma", "sse2", "sse4_2",
 ]  # fmt: skip
-# Least timeout in real seconds, to tell a hang from a busy machine.
+# Shortest timeout, in real seconds. With a shorter timeout, a measurement on a busy machine would count as hanging.
 LEAST_HANG_S = 4.0
-# Start times to report for measuring processes. On the faster clock, Python's real start would take minutes.
+# Seconds to report as the start time of a measuring process. On the faster clock, Python's real start takes minutes.
 START_S = {"cpu": 3.0, "gpu": 7.0}
 COMMAND = (sys.executable, "-u", "-m", "tests.workflow.standin.worker")
 
@@ -41,7 +41,7 @@ class Time:
 
 
 class StandInDevice:
-    """Device as seen by the parents of measuring processes."""
+    """Device as the parents of measuring processes see it."""
 
     def __init__(self, name: str) -> None:
         self.name, self.kind = name, "cpu" if name == "cpu" else "gpu"

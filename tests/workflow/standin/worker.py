@@ -20,12 +20,12 @@ from tests.workflow.standin.machine import START_S, time_scale
 MEMORY = {"cpu": 170e9, "gpu": 2.9e12}
 LINK, LAUNCH_S, PRODUCTS = 52e9, 3e-6, 25e12
 SAMPLES, BETWEEN, WITHIN = 15, 0.015, 0.008
-# Set-up seconds per point, and budget shares for warm-up and samples.
+# SET_UP_S: seconds to set up a point. WARM_UP, TIMED: shares of the budget for the warm-up and for the samples.
 SET_UP_S, WARM_UP, TIMED = 0.15, 0.2, 0.6
 
 
 class Garbage(str):
-    """Answer that is not JSON."""
+    """Text to send unchanged, in place of an answer in JSON."""
 
 
 def call_cost(experiment: str, kind: str, p: dict[str, Any]) -> tuple[float | None, float | None, float | None]:
@@ -40,7 +40,10 @@ def call_cost(experiment: str, kind: str, p: dict[str, Any]) -> tuple[float | No
 
 
 def answer_point(order: dict[str, Any], now: float) -> tuple[dict[str, Any], float]:
-    """Return the answer to a point, as from `experiments.worker`, and the seconds that it takes from `now`."""
+    """Return the answer to a point, as from `experiments.worker`, and the seconds that it takes.
+
+    now: seconds on the faster clock at which the point starts.
+    """
     name, params, policy = order["experiment"], order["params"], order["policy"]
     kind = "cpu" if order["device"] == "cpu" else "gpu"
     said = [os.environ["STANDIN_HOST"], os.environ["STANDIN_ROUND"], name, json.dumps(params, sort_keys=True)]
@@ -54,7 +57,7 @@ def answer_point(order: dict[str, Any], now: float) -> tuple[dict[str, Any], flo
     warm_up_s, room = WARM_UP * policy["budget_s"], TIMED * policy["budget_s"]
     number = max(1, min(SAMPLES, int(policy["max_samples"]), int(room / call_s)))
     calls = max(1, int(room / number / call_s))
-    # Vary rounds and samples.
+    # Vary the times between rounds and between samples.
     luck = chance.lognormvariate(0, BETWEEN)
     values = [call_s * luck * chance.lognormvariate(0, WITHIN) for _ in range(number)]
     begun = now + SET_UP_S + warm_up_s
@@ -72,7 +75,7 @@ def answer_point(order: dict[str, Any], now: float) -> tuple[dict[str, Any], flo
 
 
 def spoil_answer(answer: dict[str, Any], experiment: str, number: int) -> Any:
-    """Return the answer; for every second point in a faulty experiment, die, hang or return nonsense instead."""
+    """Return the answer. At every second point in a faulty experiment, die, hang or return nonsense in its place."""
     if number % 2:
         return answer
     if experiment == os.environ["STANDIN_CRASH"]:
@@ -84,7 +87,7 @@ def spoil_answer(answer: dict[str, Any], experiment: str, number: int) -> Any:
     share = {"parts": [], "observed": {"whole_share": (2.0, "1")}, "flop": None, "bytes": None}
     early = {**share, "observed": {"latency": (-0.003, "s")}}
     lies = [{"status": "ok", "error": None, "tolerance": None, **lie} for lie in (share, early)]
-    # The unreadable output comes last, because this process is ended after it.
+    # The unreadable output comes last, because the study ends this process after it.
     return [Garbage("{'status': nothing that anybody could read"), *lies][number // 2 % 3]
 
 
