@@ -43,7 +43,7 @@ def break_even_hours(data: Dataset) -> DerivedEstimates:
     """Hours of use after which buying a GPU costs as much as hiring it, electricity included.
 
     The purchase price per GPU is divided by the saving per hour, which is the hourly price to hire a GPU, less the cost
-    of the power that an own GPU uses in an hour. Staff, space, spares and resale are left out. Raises
+    of the power that the bought GPU uses in an hour. Staff, space, spares and resale are left out. Raises
     MissingSourceError, with the unverified purchases, if no purchase is verified.
     """
     works, missing = [], []

@@ -62,8 +62,7 @@ class Rate:
     symbols: Symbols
 
 
-# PRICED_RATES: rates of servers with a price. OWN_RATES: rates of servers without a price, which only the number of
-# servers uses.
+# PRICED_RATES: formulas for servers that have a price. OWN_RATES: formulas to count servers, which needs no price.
 PRICED_RATES = {
     "measured": Rate("R / t * x * v * s", {**_CORE_SYMBOLS, **SIZE, **_KEPT}),
     "documented": Rate("Q / m * w * B * L / c * x * v", {**BERT_SYMBOLS, **CORES, **SIZE}),

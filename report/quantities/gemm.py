@@ -51,7 +51,7 @@ def _join_metrics(per_metric: Sequence[Estimates]) -> Estimates:
 def core_clock(data: Dataset) -> Estimates:
     """Return the clock of one core in Hz, by node.
 
-    The fastest chain of operations counts, because slower chains were disturbed.
+    It is the clock of the fastest chain of operations, because slower chains were disturbed.
     """
     return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node"])
 
@@ -106,7 +106,7 @@ def mac_per_cycle(data: Dataset) -> Estimates:
 def _counter_rates(data: Dataset, metric: str) -> Estimates:
     """Compute multiply-adds per cycle for products on GPUs.
 
-    Only samples from the later half of each round count, because clocks read earlier include the ramp-up.
+    Only samples from the later half of each round are used, because clocks read earlier include the ramp-up.
     """
     samples = data.samples("gemm")
     read = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]

@@ -56,8 +56,8 @@ def latency(data: Dataset) -> Estimates:
 def fastest_p99(data: Dataset) -> Estimates:
     """99th percentile of the request time, with the fastest library, thread count and number format.
 
-    Only formats that need no retraining count: float32, TF32, bfloat16 and float16. Products in 8-bit integers are left
-    out, because they change the answers. `detail` names the fastest library, thread count and format.
+    Only formats that need no retraining are included: float32, TF32, bfloat16 and float16. Products in 8-bit integers
+    are left out, because they change the answers. `detail` names the fastest library, thread count and format.
     """
     times = with_parameters(data, data.percentile("inference", TAIL, LEAST_SAMPLES)).filter(dtype=list(FORMATS))
     return times.inverse().best_per_group(_REQUEST, detail=["dtype", "backend", "threads"]).inverse()
@@ -107,7 +107,7 @@ def peak_share(data: Dataset) -> Estimates:
 # PyTorch backends: default, another layout, compiled, or captured in a graph.
 PYTORCH = ("torch", "channels_last", "inductor", "graph")
 # Rungs from bottom to top. Each has the labels that its points must have; a label that is not named may have any value.
-# The fastest of these points counts.
+# A rung shows the fastest of its points.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("PyTorch as it comes", {"backend": "torch", "dtype": "float32"}),
     ("PyTorch, tuned", {"backend": PYTORCH, "dtype": "float32"}),

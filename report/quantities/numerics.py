@@ -31,8 +31,9 @@ def spread_across_cells(data: Dataset) -> Estimates:
 
     cell_order: a plain loop visits the entries in other orders, with one and with several threads; nothing else
     changes. permuted: a library computes the product with permuted rows in A and columns in B. The library may then
-    also add the terms of an entry in another order, for example at the edge of a tile. A difference shows this change,
-    and says nothing about the order of entries. The unit in the last place is that of the result's root mean square.
+    also add the terms of an entry in another order, for example at the edge of a tile. In that case, a difference shows
+    this change, and says nothing about the order of entries. The unit in the last place is that of the result's root
+    mean square.
     """
     return _method_estimates(data, "spread_ulp", ACROSS)
 

@@ -77,7 +77,7 @@ def linearity(data: Dataset) -> Estimates:
 def path_time(data: Dataset) -> Estimates:
     """Time of a group of 32 threads or elements that take several code paths, with the same work on each path.
 
-    The fastest method counts; on a CPU, the methods are vectors and one element at a time.
+    The time is that of the fastest method. On a CPU, the methods are vectors, and one element at a time.
     """
     times = data.summary("parallelism").filter(kernel="paths")
     groups = times.numbers("estimate").groupby([times[name] for name in (*_PLACE, "paths")])

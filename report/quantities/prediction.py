@@ -30,12 +30,11 @@ from report.formatting import with_unit
 from report.quantities import quantity
 from report.quantities.kernels import PLACE, Floats, Kernels, kernel_rounds, source_rows
 
-# Each model is a count of numbers, and the source of its ceilings (peak and bandwidth): as measured, or fitted.
+# Each model uses this many of NUMBERS, and ceilings (peak and bandwidth) that are measured or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
 # Minimum number of places (node, device and thread count) for which parallel processes fit the models.
 MANY = 100
-# Values of the launch cost, in seconds, from which the fit starts. For the cache, it starts at three times the memory
-# bandwidth.
+# Starting values for the seconds per launch. The bandwidth of the cache starts at three times that of the memory.
 _LAUNCHES = (1e-6, 3e-5)
 _LABELS = ("threads", "numbers", "ceilings")
 _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
@@ -68,9 +67,9 @@ def fit_numbers(
 ) -> list[dict[str, float]]:
     """Fit the numbers named in `free` to the kernels in each round, under Cauchy's loss.
 
-    rounds: the same kernels in each round. starts: dictionaries with a starting value for every number in `free`. The
-    medians over rounds are fitted first, from each of these; the result with the smallest median error is then the
-    start for each round. `peak` and `bandwidth` are 1 unless they are in `free`.
+    rounds: the same kernels in each round. starts: dictionaries with a starting value for every number in `free`.
+    First, the medians over rounds are fitted, once from each start. The result with the smallest median error is then
+    the start of the fit to each round. `peak` and `bandwidth` are 1 unless they are in `free`.
     """
     middle = replace(
         rounds[0],
@@ -231,8 +230,8 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of times predicted from bandwidth alone, relative to those predicted from peak arithmetic alone.
 
     Each prediction uses a single number, the median ratio of measured to predicted time over half of the kernels; the
-    error is over the other half. Only kernels that compute count. Memory passes are left out, because they define the
-    bandwidth.
+    error is over the other half. Only kernels with arithmetic are included. Memory passes are left out, because they
+    define the bandwidth.
     """
     rows, values = [], []
     for place, per_round in kernel_rounds(data).items():

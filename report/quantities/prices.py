@@ -117,9 +117,10 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 
     Both serve the same load. Loads: 1, 5 and 10 requests per second (LOADS), and all loads offered in measurements.
     CPU: the server with the fewest cores that answers 99 in 100 requests within LIMIT_S (0.1 s) at that load or a
-    higher load, priced per core. Of several servers with that many cores, those at the lowest such load count, and of
-    these the fastest, in any runtime and format. cpu_runtime: the server's backend. If the percentile's interval
-    reaches the limit on every server, the price has no interval. If no CPU server answers in time, there is no price.
+    higher load, priced per core. Of several servers with that many cores, the server measured at the lowest such load
+    is priced, and of several such servers the fastest, in any runtime and format. cpu_runtime: the server's backend. If
+    the percentile's interval reaches the limit on every server, the price has no interval. If no CPU server answers in
+    time, there is no price.
     GPU: one machine, which is assumed to be fast enough for every load, so it need not be measured.
     """
     whole = assumed_input(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
@@ -231,7 +232,7 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
 
 
 def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
-    """Return the prices of a machine with this GPU and one with this vendor's CPU, and a text that names both machines.
+    """Return the prices of machines with this GPU and with this vendor's CPU, and a text that names both machines.
 
     Return None if one of them has no price.
     """

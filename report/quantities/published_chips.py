@@ -312,7 +312,7 @@ def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     """Median error of times predicted from bandwidth alone, relative to those predicted from arithmetic alone.
 
-    Only kernels with arithmetic count.
+    Only kernels with arithmetic are included.
     """
     errors = roofline_error(data)
     if not len(errors):

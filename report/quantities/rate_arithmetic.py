@@ -43,7 +43,7 @@ def best_ratios(
     gpu, cpu: rates with a label `backend`.
     by: labels that must be equal on both sides. A label that only one side has, like `node` and `device`, separates
     cases.
-    of: labels whose values on either side `detail` names.
+    of: labels whose values `detail` gives for each side.
     If the rates have no label `dtype`, there is a single comparison, and no label `precision`. The labels runtime and
     cpu_runtime name the backends on the GPU and on the CPU.
     """

@@ -48,8 +48,8 @@ def peak_bandwidth(data: Dataset) -> Estimates:
 def machine_balance(data: Dataset) -> Estimates:
     """Measured peak arithmetic, divided by measured bandwidth: memory limits work with a lower intensity.
 
-    Intensity is FLOP per byte. Source: Williams, Waterman & Patterson 2009, "Roofline", Communications of the ACM
-    52(4):65, the ridge point.
+    Intensity is FLOP per byte. Source: the ridge point in Williams, Waterman & Patterson 2009, "Roofline",
+    Communications of the ACM 52(4):65.
     """
     return peak_arithmetic(data) / peak_bandwidth(data)
 
@@ -119,7 +119,7 @@ def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) ->
     low and high include the interval of the balance.
     """
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
-    # A share of exactly 0 or 1 means none or all of the operators, so it is exact and needs no interval.
+    # A share of exactly 0 or 1 means that no operators or all operators are below the limit, so it needs no interval.
     counted = ((shares == 0) | (shares == 1)) & (np.asarray(part["n_rounds"], int) > 1)
     lows, highs = (np.where(counted, shares, np.asarray(part[end], float)) for end in ("low", "high"))
     low = high = np.nan

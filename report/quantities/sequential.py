@@ -65,7 +65,7 @@ def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
 
 @quantity("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
 def prediction_gain(data: Dataset) -> Estimates:
-    """Time per step of a loop with branches on random data, relative to predictable data, in the same code and device.
+    """Time per step of a loop with branches on random data, relative to predictable data: same code, same device.
 
     With both kinds of data, the loop takes either branch equally often. On a full GPU, random data also make threads
     diverge, so only the cases with one chain show prediction alone.

@@ -153,7 +153,7 @@ _summary(
 
 
 # Rungs from bottom to top. Each has the labels that its points must have; a label that is not named may have any value.
-# The fastest of these points counts. The last field is True for rungs that use all cores.
+# A rung shows the fastest of its points. The last field is True for rungs that use all cores.
 RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
     ("one core, at its best", {"device": "cpu", "threads": 1}, False),
@@ -188,8 +188,8 @@ def training_ladder(data: Dataset) -> Estimates:
 
 
 # Energy metrics, each with its method. Energy is counted only for points timed for at least half a second on a CPU, or
-# 3 s on a GPU. It is all the energy that the device used meanwhile, idle power included, for a GPU's whole board with
-# its memory, or for a CPU's packages without memory.
+# 3 s on a GPU. It includes idle power, and covers a GPU's whole board with its memory, or a CPU's packages without the
+# memory.
 METHODS = {"energy": "counted by the device", "energy_from_power": "power times time"}
 
 

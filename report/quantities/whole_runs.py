@@ -171,8 +171,8 @@ def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: b
 def held_out_ratio(data: Dataset) -> Estimates:
     """Measured time of a job, relative to its derived time, corrected by the line that is fitted to the other jobs.
 
-    The interval is that of the prediction, so a job is predicted if its interval contains 1. flop: operations of the
-    job. detail: measured time relative to derived time, without correction.
+    The interval is that of the prediction, so a job counts as predicted if its interval contains 1. flop: operations of
+    the job. detail: measured time relative to derived time, without correction.
     """
     rows = []
     for kind, line in correction_lines(data).items():
@@ -193,7 +193,7 @@ class Coverage:
     """Accuracy of derived times.
 
     jobs: number of jobs.
-    predicted: number of jobs whose time was predicted from the other jobs.
+    predicted: number of jobs whose time lies in the interval that the other jobs predict.
     shortest, longest: extreme ratios of measured to uncorrected time.
     width: factor from the middle of a prediction interval to its ends, as the median over jobs.
     """

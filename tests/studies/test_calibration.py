@@ -87,7 +87,8 @@ def test_published_table_is_complete_with_few_wrong_verdicts() -> None:
         assert all(share["low"] <= share["share"] <= share["high"] for share in (one[answer] for answer in ANSWERS))
         assert max(one[how]["share"] for how in ANSWERS[:2]) <= 1 - DECIDING
         assert one["trials"] >= 10_000 or one["rounds"] == 1, "too few to resolve one in a hundred"
-        # With one round, every verdict is undecided. With more than two, verdicts far from the threshold are right.
+        # With one round, every verdict is undecided. With more than two rounds, verdicts far from the threshold are
+        # right.
         assert one["rounds"] > 1 or (one["undecided"]["share"] == 1 and one["width"] is None)
         shares = [right["share"] for right in one["right"]]
         if one["rounds"] > 2 and shares:

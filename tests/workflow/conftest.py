@@ -113,7 +113,7 @@ def run_interrupted_study(clone: Clone) -> Study:
     while not (clone.results / ".run.lock").exists() and head.poll() is None:
         time.sleep(0.1)
     refused = clone.run(*snakemake)
-    # Kill only `make`, which then does not signal Snakemake.
+    # Kill only `make`, which then cannot signal Snakemake.
     assert chain.kill(head, "run 1", "KILL", False, 1.0), clone.output
     assert chain.kill(clone.start(*snakemake), "preliminary", "TERM", False, 2.0), clone.output
     assert chain.kill(clone.start(*snakemake), "run 2", "INT", True, 1.0), clone.output
