@@ -1,4 +1,4 @@
-"""Families of measurements: each module in this package defines a `FAMILY`, which becomes a page."""
+"""Measurement families: each module in this package defines a `FAMILY`, which becomes a page."""
 
 import pkgutil
 

@@ -1,4 +1,4 @@
-"""Checks of the study's own measurements: repeated runs, other programs, derived times and simulated verdicts."""
+"""Checks on the study's own measurements: repeated runs, other programs, derived times and simulated verdicts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from report.pages.figure_data import Evidence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, predicted_over_measured
 
-# Target for the error rate of verdicts: at most this fraction should err to each side of the threshold.
+# Target error rate for verdicts: at most this fraction should err to each side of the threshold.
 RARE = 0.01
 Record = dict[str, Any]
 
@@ -50,7 +50,7 @@ def read_table(name: str) -> Any:
 
 
 def _repeated_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
-    """Show for each experiment how far the results of a second run lie from those of the first run."""
+    """Show for each experiment how far a second run's results lie from the first run's."""
     if table is None or table["node"] not in evidence.names:
         return
     experiments = sorted(table["experiments"], key=lambda row: -float(row["median_apart"]))
@@ -77,7 +77,7 @@ def _repeated_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
 
 
 def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
-    """Compare surprising results with measurements of the same work by other programs."""
+    """Compare surprising results to those that other programs measured for the same work."""
     if table is None or table["node"] not in evidence.names:
         return
     rows, lines = [], []
@@ -110,7 +110,7 @@ def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]
 
 
 def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Compare the measured times of whole jobs with derived times.
+    """Compare measured times for whole jobs with derived times.
 
     A job's time is derived from all other jobs. The sum of its parts, each timed alone before, is compared too.
     """
@@ -152,7 +152,7 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 def _simulated_exhibit(table: Any) -> Iterable[Exhibit]:
     """Show error rates for verdicts on simulated data with known truth.
 
-    Raises StudyError if the table was made for another confidence level than the one that decides now.
+    Raises StudyError if the table was made for another confidence level than verdicts use now.
     """
     if table is None:
         return
@@ -192,7 +192,7 @@ def _simulated_exhibit(table: Any) -> Iterable[Exhibit]:
 
 
 def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the share of disturbed results per machine and kind of disturbance."""
+    """Show the share of disturbed results by machine and kind of disturbance."""
     rows: list[Record] = []
     lines, worst = [], (0.0, "", "")
     for view in evidence.views:

@@ -1,6 +1,6 @@
 """Whole training runs by batch size: accuracy, its spread over seeds, and the time to a target accuracy.
 
-The page also compares the losses on each device with those of PyTorch on the CPU in float32.
+The page also compares each device's losses to PyTorch's on the CPU in float32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from report.pages.verdict_words import BARS
 from report.quantities.convergence import FEWEST_BATCHES, RULES
 
 _NET = ["data", "model", "epochs", "dtype", "backend", "threads"]
-# Smallest lower bound of an interval that is drawn on a logarithmic axis, which has no zero.
+# Smallest lower bound to draw for an interval: the logarithmic axis has no zero.
 _NEXT_TO_NOTHING = 1e-3
 _RATES = (
     "The learning rate is fixed, or linear in the batch, or tuned: the best of several for each batch, by images that "
@@ -30,7 +30,7 @@ _RATES = (
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each device the test error, the spread of accuracy, the time to a target, and agreement of losses."""
+    """Show for each device the test error, accuracy spread, time to a target accuracy, and agreement of losses."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -46,7 +46,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
     """Return the quantity `what` by network, learning-rate rule and batch size.
 
-    Networks that were measured at fewer than FEWEST_BATCHES batch sizes are left out.
+    Networks measured at fewer than FEWEST_BATCHES batch sizes are left out.
     """
     table = pd.DataFrame(records(view.quantity(f"convergence.{what}", device=device)))
     if not len(table):
@@ -57,9 +57,9 @@ def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
 
 
 def _slopes(view: View, device: str, what: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the change of `what` for each doubling of the batch size, with tuned learning rates.
+    """Return how `what` changes when the batch size doubles, with tuned learning rates.
 
-    The first list is for equal passes over the images, the second for equal numbers of weight updates.
+    The first list is for equally many passes over the images, the second for equally many weight updates.
     """
     slopes = []
     for name in (f"convergence.{what}_per_doubling", f"convergence.{what}_per_doubling_of_equal_updates"):
@@ -85,7 +85,7 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
                           high=100 * (1 - table["low"]))  # fmt: skip
     errors["low"] = errors["low"].clip(lower=_NEXT_TO_NOTHING)
     tuned = errors[errors["learning_rate"] == "tuned"]
-    # Sort the learning-rate rules as in RULES, because the legend follows the order of the rows.
+    # Sort the learning-rate rules as in RULES, because the legend follows the row order.
     panels = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
     panels = panels.rename(columns={"learning_rate": "learning rate"})
     ends = {str(net): (row_dicts(group)[0], row_dicts(group)[-1]) for net, group in tuned.groupby("net", sort=False)}
@@ -200,7 +200,7 @@ def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show how far losses lie from those of PyTorch on the CPU in float32, in percent of the tolerance."""
+    """Show how far losses lie from PyTorch's on the CPU in float32, as a percentage of the tolerance."""
     keys = ["model", "dtype", "backend"]
     deviations = pd.DataFrame(records(view.cases("equivalence", "loss_deviation", device=device)))
     allowed = pd.DataFrame(records(view.cases("equivalence", "loss_tolerance", device=device)))

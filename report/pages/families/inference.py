@@ -28,7 +28,7 @@ from report.pages.heading_numbers import (
 from report.pages.verdict_words import NOTHING
 from report.quantities.inference import LEAST_SAMPLES
 
-# Latency budgets of claim G15 in milliseconds, each with a use that sets the budget.
+# Latency budgets for claim G15 in milliseconds, each with the use that sets it.
 BUDGETS = {10: "a control loop", 33: "a video frame", 100: "a conversation"}
 PHASES = {"prefill": "the prompt is read", "decode": "text is written"}
 VERBS = {"prefill": "reading a prompt", "decode": "writing text"}
@@ -38,7 +38,7 @@ _CALL = ("device", "model", "phase", "context", "batch", "dtype", "backend", "th
 
 
 def _size_key(case: Mapping[str, Any]) -> tuple[float, str]:
-    """Return a key that sorts networks by number of weights, then by name."""
+    """Return a key to sort networks by weight count, then by name."""
     return weight_count(case) or 0.0, str(case["model"])
 
 
@@ -68,7 +68,7 @@ def _groups(cases: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the 99th percentile latency of single requests, for each model in its fastest library and number format."""
+    """Show each model's 99th percentile latency for single requests, in its fastest library and number format."""
     cases = sorted(records(view.quantity("inference.fastest_p99_s", batch=1)), key=network_order)
     if not cases:
         return
@@ -163,7 +163,7 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show how much of the arithmetic peak and of the memory bandwidth is used to read prompts and to write text."""
+    """Show what share of peak arithmetic and memory bandwidth is used to read prompts and to write text."""
     rates = cases_with_most_threads(records(view.quantity("generation.tokens_per_s", batch=1)))
     rates.sort(key=lambda rate: (*_size_key(rate), str(rate["dtype"]), rate["phase"] == "decode"))
     used_by = {

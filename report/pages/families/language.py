@@ -1,4 +1,4 @@
-"""Language models: rates of writing text and of reading prompts, the limit set by memory, and gains from GPUs."""
+"""Language models: rates for writing text and reading prompts, the limit set by memory, and gains from GPUs."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _FILE = ("model", "tokens", "format")
 def _fastest_cases(view: View, device: str, phase: str) -> list[Case]:
     """Return for each model, format and length the case with the fastest runtime and thread count.
 
-    The slowest of these cases comes first.
+    The slowest case comes first.
     """
     cases = records(view.quantity("language.fastest", device=device, phase=phase))
     return sorted((case for case in cases if case["format"] != "best"), key=lambda case: float(case["estimate"]))
 
 
 def _all_cases(view: View, device: str, phase: str) -> list[Case]:
-    """Return all cases in a phase, sorted by model, length and format, and then from the fastest to the slowest."""
+    """Return all cases in a phase, sorted by model, length and format, then from fastest to slowest."""
     cases = records(view.quantity("language.tokens_per_s", device=device, phase=phase))
     return sorted(cases, key=lambda case: (*map(str, (case[name] for name in _FILE)), -float(case["estimate"])))
 
@@ -213,7 +213,7 @@ def _formats_label(case: Mapping[str, Any]) -> str:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the rates of written and read tokens for each device, and the speedup of each GPU over its host."""
+    """Show how fast each device writes and reads tokens, and each GPU's speedup over its host."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 

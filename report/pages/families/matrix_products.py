@@ -40,8 +40,8 @@ from report.quantities.ladder import DEFAULT, LOOPS, RUNGS
 _LOOP = RUNGS[0][0]
 _FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "int8")
 _TORCH, _MOST_LIBRARIES, _PEAK = "torch", 4, "measured peak"
-# _CORE: name of the quantity for multiply-adds per cycle of one core in matrix products.
-# _IN_REGISTERS: name of the quantity for multiply-adds per cycle of numbers in registers.
+# _CORE: quantity for multiply-adds per cycle on one core, in matrix products.
+# _IN_REGISTERS: quantity for multiply-adds per cycle on numbers in registers.
 # _CYCLE: ways to multiply on one core, slowest first; each has a label, a quantity and a filter on the quantity.
 _CORE, _IN_REGISTERS = "gemm.mac_per_cycle_per_core", "peak.mac_per_cycle"
 _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
@@ -71,7 +71,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the rate of a 1,000 by 1,000 product on each rung, from an interpreted loop to the fastest library."""
+    """Show how fast each rung computes a 1,000 by 1,000 product, from an interpreted loop to the fastest library."""
     cases = sorted(records(view.quantity("ladder.rate", work="product")), key=lambda case: float(case["estimate"]))
     rungs = {str(case["rung"]): case for case in cases}
     if DEFAULT not in rungs:
@@ -159,7 +159,7 @@ def _cycle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _compare_with_one(case: Mapping[str, Any]) -> str:
-    """Return the end of a title that compares multiply-adds per cycle with 1; '' if the interval is unknown."""
+    """Return a title ending that compares multiply-adds per cycle to 1; '' if the interval is unknown."""
     low, high = as_number(case).low, as_number(case).high
     if low is None or high is None:
         return ""
@@ -167,7 +167,7 @@ def _compare_with_one(case: Mapping[str, Any]) -> str:
 
 
 def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the rate of square products by size: a panel per format, a line per library, and the measured peak."""
+    """Show rates for square products by size: a panel per format, a line per library, and the measured peak."""
     cases = view.quantity("gemm.rate", device=device)
     if not len(cases):
         return

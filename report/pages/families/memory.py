@@ -1,4 +1,4 @@
-"""Memory: bandwidth and load latency by footprint, which is the size of the data."""
+"""Memory: bandwidth and load latency by footprint (data size)."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def _device_phrase(view: View, device: str) -> str:
 
 
 def _core_gain_sentences(view: View) -> list[str]:
-    """Compare the main memory bandwidth of all cores with that of one core; empty if it is not measured for both."""
+    """Compare main memory bandwidth on all cores to one core; return no sentence unless both were measured."""
     shared = records(view.quantity("bandwidth.scaling_efficiency", op="triad", backend="best", device="cpu"))
     if not shared:
         return []
@@ -173,7 +173,7 @@ def _fastest_per_device(best: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _way_label(view: View, case: Mapping[str, Any]) -> str:
-    """Name a measurement of triad: '2 threads, float64, stores past the caches'."""
+    """Name a triad measurement: '2 threads, float64, stores past the caches'."""
     threads = format_count(int(case["threads"]), "thread") if case["threads"] else ""
     own = _OWN.get(str(case["backend"]), library_name(str(case["backend"])))
     return ", ".join(filter(None, [threads, str(case["dtype"]), own])) + device_suffix(view, str(case["device"]))

@@ -1,4 +1,4 @@
-"""Model steps: time in matrix products, chains of dependent operators, and the effect of matrix content on rates."""
+"""Model steps: time in matrix products, chains of dependent operators, and how matrix content affects rates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from report.pages.heading_numbers import as_number, ratios, sentence, shares
 from report.pages.verdict_words import BARS
 
 OPERATIONS, TIME = "of the operations", "of the time"
-# Number of calculations at once from which the title of the last exhibit counts a model.
+# The last exhibit's title counts a model if its median layer can do at least this many calculations at once.
 MANY = 1000
 _PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
 _PRODUCTS = "Matrix products are taken together with convolutions and attention."
@@ -24,13 +24,12 @@ Case = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each device the share of matrix products in steps, and the effect of the matrices' content on the rate.
+    """Show for each device the share of matrix products in steps, and how matrix content affects rates.
 
     A last exhibit shows how many calculations the models can do at once.
     """
     yield from exhibits_per_machine(evidence, _machine_exhibits)
-    # The numbers of calculations are the same on all machines, so take them from the machine on which the most models
-    # were counted.
+    # Calculation counts are the same on all machines, so take them from the machine with the most counted models.
     most, widest = 0, None
     for view in evidence.views:
         widths = records(view.quantity("sequential.parallel_width", level="median"))
@@ -62,9 +61,9 @@ def _percent_text(share: float) -> str:
 
 
 def _training_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the share of matrix products in the operations and in the time of training steps.
+    """Show the share of training steps' operations and time that matrix products take.
 
-    The chart has only the largest batch of each model.
+    The chart has only each model's largest batch.
     """
     counts = {
         model_and_batch(case): case
@@ -173,7 +172,7 @@ def _width_exhibit(widths: list[Case], levels: list[Case]) -> Exhibit:
 
 
 def _content_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Compare the rate of products by the matrices' content; random normal numbers are the baseline."""
+    """Compare product rates by matrix content, relative to the rate with random normal numbers."""
     cases = sorted(records(view.quantity("content.speed_ratio", device=device)),
                    key=lambda case: (case["dtype"], case["backend"], case["content"]))  # fmt: skip
     if not cases:

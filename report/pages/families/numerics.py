@@ -28,7 +28,7 @@ _ORDER = list(_METHODS)
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each node how far results of the same product differ, and the error of each number format."""
+    """Show for each node how far results for the same product differ, and the error per number format."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -42,7 +42,7 @@ def _format_ulp(value: float) -> str:
 
 
 def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the largest difference in an entry of the product for each change, as a range over all cases."""
+    """Show the largest difference that each change makes to a product's entries, as a range over all cases."""
     parts = [
         view.quantity(f"numerics.spread_{which}_cell{end}_ulp") for which, end in (("across", "s"), ("within", ""))
     ]
@@ -87,7 +87,7 @@ def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _spread_title(most: Any) -> Sentence:
-    """Return a title on how far results depend on the order of entries and on the order of summation."""
+    """Return a title on how much results depend on the order of entries and of summation."""
     parts: list[str] = []
     units: dict[str, float] = {}
     if "cell_order" in most:
@@ -122,7 +122,7 @@ def _repeat_sentences(view: View) -> Iterable[str]:
 
 
 def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the largest error of library products in each number format.
+    """Show the largest error in library products, per number format.
 
     Omits float64, the reference format for the errors.
     """

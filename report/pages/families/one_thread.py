@@ -23,7 +23,7 @@ _NAMES = {"chain": "arithmetic", "states": "state machine", "chase": "loads", "b
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each node the time of dependent steps on one thread, and the GPU compared with its host."""
+    """Show for each node how long dependent steps take on one thread, and compare the GPU to its host."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -33,7 +33,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the time of each kind of dependent step, on one thread of each device."""
+    """Show how long each kind of dependent step takes on one thread, by device."""
     steps = view.points("sequential", "step_time")
     if not len(steps):
         return

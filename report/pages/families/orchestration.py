@@ -1,4 +1,4 @@
-"""Orchestration: the time that training loops lose to data preparation, idle time of GPUs, and multi-device jobs."""
+"""Orchestration: the time that training loops lose to data preparation, idle GPUs, and multi-device jobs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _sort_key(case: Mapping[str, Any]) -> tuple[str, str, int]:
 
 
 def _lost_time_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the share of time that each loop loses to data preparation with its best number of workers."""
+    """Show the share of time that each loop loses to data preparation with its best worker count."""
     cases = sorted(records(view.quantity("orchestration.time_lost")), key=_sort_key)
     if not cases:
         return
@@ -150,7 +150,7 @@ def _idle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Compare the rate of each rank in a multi-device job with the rate of a rank that runs alone."""
+    """Compare each rank's rate in a multi-device job to the rate of a rank that runs alone."""
     cases = records(view.quantity("several_devices.efficiency"))
     if not cases:
         return
@@ -220,7 +220,7 @@ def _gpu_count_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each node lost time, iterations, idle GPUs and ranks, then the number of GPUs that each model needs."""
+    """Show for each node lost time, iterations, idle GPUs and ranks, then how many GPUs each model needs."""
     yield from exhibits_per_machine(evidence, _machine_exhibits)
     yield from _gpu_count_exhibit(evidence)
 

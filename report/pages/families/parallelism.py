@@ -37,7 +37,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 def _core_gains(view: View) -> list[dict[str, Any]]:
     """Return the gain of all cores over one core for each kind of work.
 
-    The gain is the parallel efficiency times the number of threads.
+    The gain is the parallel efficiency times the thread count.
     """
     works = [
         ("gemm.scaling_efficiency", {"backend": "best", "shape": "best"}, "matrix products in {dtype}"),
@@ -89,7 +89,7 @@ def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _gain_title(cases: list[dict[str, Any]], most: int) -> Sentence:
-    """Return a title with the largest and the smallest gain among the gains whose interval lies above 1."""
+    """Return a title with the largest and the smallest gain, among gains whose interval lies above 1."""
     certain = [case for case in cases if (as_number(case).low or 0) > 1]
     ends = list({str(case["label"]): case for case in (certain[-1], certain[0])}.items()) if certain else []
     gains = join_words([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
@@ -134,7 +134,7 @@ def _thread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show for each device how much longer work takes if the members of a group of 32 elements branch differently."""
+    """Show for each device how much longer work takes if elements in a group of 32 branch differently."""
     cases = records(view.quantity("parallelism.divergence_cost"))
     if not cases:
         return

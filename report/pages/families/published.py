@@ -16,8 +16,8 @@ from report.pages.machine_selection import filter_cases
 from report.pages.verdict_words import BARS, format_interval
 from report.quantities.published import machine_name
 
-# Claims whose published evidence is drawn. They are on GPU speedups in training, and on the memory bandwidth of GPUs
-# over a desktop and over a server. The shaded band in figures is the threshold of the claim TRAINING.
+# Claims whose published evidence is drawn: on GPU speedups in training, and on GPU memory bandwidth relative to a
+# desktop and to a server. The shaded band in figures is the TRAINING claim's threshold.
 TRAINING, DESKTOP, SERVER = "G09", "W07", "G06"
 # Caveats on CPU figures, by source.
 _REMARKS = {
@@ -28,7 +28,7 @@ _REMARKS = {
 
 
 def _first_part(document: Mapping[str, Any], claim: str) -> Mapping[str, Any]:
-    """Return the first part of a claim from its verdict; an empty mapping if there is none."""
+    """Return a claim's first part from its verdict; an empty mapping if there is none."""
     return next(
         (verdict["parts"][0] for verdict in document["verdicts"] if verdict["id"] == claim and verdict["parts"]), {}
     )
@@ -139,7 +139,7 @@ def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Compare the memory bandwidth of GPUs with that of a desktop and that of a server.
+    """Compare GPU memory bandwidth to a desktop's and to a server's.
 
     GPU and desktop were measured by different programs, GPU and server by the same program.
     """

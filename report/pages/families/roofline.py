@@ -1,4 +1,4 @@
-"""Roofline: the highest rate that memory and arithmetic allow a step, and predictions of times from few numbers."""
+"""Roofline: the highest rate that memory and arithmetic allow a step, and times predicted from few numbers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _ceilings(view: View, device: str, threads: int) -> Ceilings:
-    """Return peak, bandwidth and balance (peak / bandwidth) of each number format, for a thread count."""
+    """Return peak, bandwidth and balance (peak / bandwidth) per number format, for a thread count."""
     at = {"node": view.node, "device": device, "threads": threads}
     moved = [float(case["estimate"]) for case in records(peak_bandwidth(view.data).filter(**at))]
     peaks = {str(case["dtype"]): float(case["estimate"]) for case in records(peak_arithmetic(view.data).filter(**at))}
@@ -108,7 +108,7 @@ def _roofline_exhibit(view: View, device: str, name: str, steps: pd.DataFrame, c
 
 
 def _limit_share(row: Mapping[Any, Any], roof: Mapping[str, float]) -> Number:
-    """Return a step's rate as a fraction of the limit that the roofline sets.
+    """Return a step's rate as a fraction of its roofline limit.
 
     A rate above the arithmetic peak is impossible. A rate that is only above what main memory allows is possible,
     because caches may hold data.
@@ -198,7 +198,7 @@ def _memory_bound_exhibit(view: View, device: str, name: str, threads: int) -> I
 
 
 def _prediction_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the median error of predictions, by kind of work and by number of known machine properties.
+    """Show the median prediction error, by kind of work and by how many machine properties are known.
 
     The first two properties are peak arithmetic and memory bandwidth; the third is launch time, the fourth cache
     bandwidth.

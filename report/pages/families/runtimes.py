@@ -22,7 +22,7 @@ from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.inference import BEST, DEFAULT, RUNTIME, TUNED
 
 Case = dict[str, Any]
-# Rungs of the ladder that the figure shows; the table shows all rungs.
+# Ladder rungs that the figure shows; the table shows all rungs.
 DRAWN = (TUNED, RUNTIME, BEST)
 _REQUEST = ("model", "batch", "threads")
 _MOST_REASONS = 3
@@ -36,7 +36,7 @@ def weight_count(case: Mapping[str, Any]) -> float | None:
 
 
 def network_order(case: Mapping[str, Any]) -> tuple[int, float, str]:
-    """Return a key that sorts networks by kind of input, then by number of weights, then by name."""
+    """Return a key to sort networks by kind of input, then by weight count, then by name."""
     return GROUPS.index(group(str(case["model"]))), weight_count(case) or 0.0, str(case["model"])
 
 
@@ -62,7 +62,7 @@ def runtime_label(case: Mapping[str, Any]) -> str:
 
 
 def ladder_chart(view: View, device: str, name: str, heading: str, short: bool = False) -> Chart | None:
-    """Return a chart of single requests on a device, with a row per network; None if nothing was measured.
+    """Chart single requests on a device, with a row per network; return None if nothing was measured.
 
     short: True shows, for each kind of input, only the published networks with the smallest and the largest gain.
     """
@@ -133,7 +133,7 @@ def _format_time(case: Mapping[str, Any]) -> str:
 
 
 def single_gains(view: View, device: str) -> list[Case]:
-    """Return the gains of the fastest runtime and format over default PyTorch, for single requests in page order."""
+    """Return how much the fastest runtime and format gain over default PyTorch, for single requests in page order."""
     cases = single_requests(records(view.quantity("inference.ladder_gain", device=device, rung=BEST)))
     return sorted(cases, key=network_order)
 
@@ -200,12 +200,12 @@ def _table_line(case: Case, gain: Case | None, errors: Mapping[tuple[Any, ...], 
 
 
 def _points(view: View, device: str) -> pd.DataFrame:
-    """Return the summary rows of inference points on a device."""
+    """Return summary rows for inference points on a device."""
     return view.points("inference", device=device)
 
 
 def _errors_by_point(view: View, device: str) -> dict[tuple[Any, ...], float]:
-    """Map each point with checked answers to the largest relative error of an answer."""
+    """Map each point with checked answers to the largest relative error in an answer."""
     points = _points(view, device)
     points = points[points["error"].notna()]
     keys = zip(*(points[name] for name in (*_REQUEST, "backend", "dtype")), strict=True)
@@ -263,9 +263,9 @@ def _accuracy_sentences(view: View, device: str) -> list[str]:
 
 
 def unmeasured_sentences(view: View, device: str, experiment: str, noun: str) -> list[str]:
-    """Return a sentence that counts the points of an experiment without a result, by library, status and reason.
+    """Return a sentence that counts an experiment's points without a result, by library, status and reason.
 
-    noun: name of a point in the sentence, such as 'request'.
+    noun: word for a point in the sentence, such as 'request'.
     """
     table = view.data.table
     rows = table[
@@ -283,7 +283,7 @@ def unmeasured_sentences(view: View, device: str, experiment: str, noun: str) ->
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the inference ladder of each device."""
+    """Show the inference ladder for each device."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 

@@ -110,7 +110,7 @@ def _format_rate(rate: float) -> str:
 
 
 def _lowest_load(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
-    """Return the lowest load in `cases` that was offered to the server of the case `of`."""
+    """Return the lowest load in `cases` that was offered to the same server as in case `of`."""
     return min(float(case["requests_per_s"]) for case in cases if _server_key(case) == _server_key(of))
 
 
@@ -186,7 +186,7 @@ def _break_even_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each node loads, costs and users of language models, then serving compared with training."""
+    """Show for each node loads, costs and language model users, then compare serving to training."""
     yield from exhibits_per_machine(evidence, _machine_exhibits)
     yield from _break_even_exhibit(evidence)
 

@@ -1,4 +1,4 @@
-"""Work on tables: rates of operations, gains over pandas, boosted trees, and GPUs compared with their hosts."""
+"""Work on tables: operation rates, gains over pandas, boosted trees, and GPUs compared with their hosts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _sort_key(case: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def _rate_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show rows per second by size of the table, for each operation in its fastest library."""
+    """Show rows per second by table size, for each operation in its fastest library."""
     all_rates = records(view.quantity("tabular.rate", backend="best"))
     cases = sorted((case for case in all_rates if case["transfers"] != "included"), key=_sort_key)
     if not cases:
@@ -134,7 +134,7 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _boosting_exhibit(view: View, name: str, phase: str) -> Iterable[Exhibit]:
-    """Show the times of fits, or of predictions, of boosted trees by library.
+    """Show how long each library takes to fit boosted trees, or to predict with them.
 
     The title gives the fit on the most rows, or the prediction on the fewest rows.
     """

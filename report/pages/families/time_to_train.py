@@ -1,4 +1,4 @@
-"""Time to train: the derived time of published trainings on each machine, and the measured time of whole jobs."""
+"""Time to train: derived times for published trainings on each machine, and measured times for whole jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from report.quantities.time_to_train import fastest_jobs
 from report.quantities.train_hours import DAYS
 from report.quantities.whole_runs import coverage
 
-# Length of a day and of a year, in hours.
+# Hours in a day and in a year.
 _DAY, _YEAR = 24.0, 8766.0
 Case = dict[str, Any]
 
@@ -47,7 +47,7 @@ def format_hours(hours: float) -> str:
 
 
 def _range_text(case: Case, scale: float = 1.0) -> str:
-    """Format the interval of a time. scale: factor that converts the time to hours."""
+    """Format the interval around a time. scale: factor to convert the time to hours."""
     if case["low"] is None or case["low"] != case["low"]:
         return NOTHING
     return f"{format_hours(case['low'] * scale)} to {format_hours(case['high'] * scale)}"
@@ -108,7 +108,7 @@ def _device_suffix(view: View, device: str) -> str:
 
 
 def _whole_job_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the time of each whole job in its fastest format; the table adds the sum of the times of the job's parts."""
+    """Show how long each whole job takes in its fastest format; the table adds the total time of the job's parts."""
     cases = view.quantity("time_to_train.job_time", device=device)
     if not len(cases):
         return

@@ -23,7 +23,7 @@ _STEP = ["device", "model", "batch", "dtype"]
 
 
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
-    """Return the rungs (ways to train, plainest first) of each model, by model and batch size.
+    """Return each model's rungs (ways to train, plainest first), by model and batch size.
 
     Each model has a single batch size here: the size at which the rungs have the most distinct rates.
     """
@@ -56,7 +56,7 @@ def largest_tuning_gain(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each node the rungs of each model, steps of published networks, and gains from capturing graphs."""
+    """Show for each node the rungs per model, training steps of published networks, and gains from capturing graphs."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 

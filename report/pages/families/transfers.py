@@ -44,7 +44,7 @@ def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for point in line_points([case], "size", 1e9, KILO)
     )
     half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
-    # The size from which copies reach half of the best rate is unknown if even the smallest copy is faster than that.
+    # The size from which copies reach half the best rate is unknown if even the smallest copy is faster than that.
     known = [case for case in half if amounts([case], "B").text]
     best = max((case for case in cases if case["direction"] in ONE_WAY), key=lambda case: float(case["estimate"]))
     text = f"Copies between the host and {view.device_name(device)} reach {{rate}}"
@@ -90,7 +90,7 @@ def _pick_sizes(requests: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
-    """Show the fractions of a request's time that its phases take."""
+    """Show how a request's time splits into phases."""
     whole = records(view.quantity("offload.request_time", device=device, **PLAIN, **USUAL))
     phases = records(view.quantity("offload.phase_share", device=device, **PLAIN, **USUAL, clock="device"))
     bars: list[dict[str, Any]] = []
@@ -141,7 +141,7 @@ def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 def _request_exhibit(view: View, devices: Sequence[str], name: str) -> Iterable[Exhibit]:
     """Show request times by data size, for each GPU and for the CPU alone."""
     hosts = per_second(host_rates(view.data))
-    # Keep only square products, because products of other shapes do not lie on the same curve.
+    # Keep only square products, because other shapes do not lie on the same curve.
     alone = [case for case in (records(hosts.filter(node=view.node, **PLAIN)) if len(hosts) else [])
              if case["op"] != "gemm" or case["m"] == case["n"] == case["k"]]  # fmt: skip
     gpu_requests = records(view.quantity("offload.request_time", **PLAIN, **USUAL)) if devices else []

@@ -15,9 +15,9 @@ from report.pages.verdict_words import NOTHING
 from report.quantities.libraries import CUDA
 
 NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA"}
-# Rate of each kernel: name of the summary column, and unit.
+# Rate per kernel: summary column and unit.
 RATES = {"naive": ("flop_per_s", "FLOP/s"), "tiled": ("flop_per_s", "FLOP/s"), "triad": ("bytes_per_s", "B/s")}
-# Threshold of claim N10, in percent: at less than this share of CUDA's rate, most cores would be idle.
+# Threshold for claim N10, in percent: below this share of CUDA's rate, most cores would be idle.
 IDLE = 50.0
 _POINT = ("device", "kernel", "n", "backend")
 
@@ -37,7 +37,7 @@ def _case_label(case: Mapping[str, Any]) -> str:
 
 
 def _rates(view: View) -> dict[tuple[Any, ...], tuple[dict[str, Any], str]]:
-    """Return the rate and its unit per kernel, size and interface."""
+    """Return the rate and its unit per device, kernel, size and interface."""
     rates: dict[tuple[Any, ...], tuple[dict[str, Any], str]] = {}
     for kernel, (value, unit) in RATES.items():
         for case in records(view.cases("without-cuda", value=value, kernel=kernel)):
@@ -101,7 +101,7 @@ def _software_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show the share of CUDA's rate for nodes with a GPU, else rates for software Vulkan."""
+    """Show rates relative to CUDA for nodes with a GPU, else rates for software Vulkan."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
