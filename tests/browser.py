@@ -1,6 +1,6 @@
-"""Browser for tests: the system's Chromium or Chrome, else Playwright's.
+"""Browser for tests: the system's Chromium or Chrome, or else Playwright's Chromium.
 
-`python -m tests.browser` downloads Playwright's if no other is found; without a network it prints a note.
+If no browser starts, `python -m tests.browser` downloads Playwright's Chromium, or prints a note if that fails.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ FLAGS = [
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 REMEDY = "`apt-get install chromium` (Debian), or `.venv/bin/playwright install --only-shell chromium`"
-# CONNECT_MS: timeout for each of Playwright's five attempts to connect. WHOLE_S: seconds for the whole download.
+# CONNECT_MS: timeout in ms for each of Playwright's five attempts to connect.
+# WHOLE_S: timeout in seconds for the whole download.
 CONNECT_MS, WHOLE_S = "5000", 300
 ORDER = [sys.executable, "-m", "playwright", "install", "--only-shell", "chromium"]
 
@@ -48,7 +49,7 @@ def main() -> None:
     if can_start():
         return
     patience = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": CONNECT_MS}
-    # `session` ends its children as well.
+    # `session` also ends the processes that the download has started, if the download takes too long.
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with child_processes.session(ORDER, env=patience, **silent) as process, suppress(subprocess.TimeoutExpired):
         process.wait(WHOLE_S)

@@ -1,4 +1,4 @@
-"""Shared fixtures."""
+"""Fixtures and pytest hooks for all tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ settings.load_profile("study")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run whole studies first, since they take longest."""
+    """Run the tests marked `slow` first. They run whole studies, which takes longest."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 

@@ -33,7 +33,7 @@ def installed_packages(requirements: Iterable[str]) -> set[str]:
             try:
                 wanted += [(Requirement(text), asked) for text in metadata.requires(name) or []]
             except metadata.PackageNotFoundError:
-                continue  # this package is for another system, or for an extra not installed here
+                continue  # This package is for another system, or for an extra that is not installed here.
     return {name for name, _ in seen}
 
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("contract", "experiments", "report", "studies", "workflow")
 FOLDERS = "|".join(map(re.escape, (*PACKAGES, "tests", "docs", "data", "config", "profiles", "slurm", "gpu", ".test")))
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *(ROOT / name / "README.md" for name in ("config", "data"))]
-DOCUMENTS = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # names removed things
+DOCUMENTS = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # The changelog names removed things.
 SETTINGS = {".yaml", ".json", ".smk", ".sh", ".txt", ".js", ".html"}
 PROGRAMS = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 
@@ -107,7 +107,7 @@ def test_names_in_prose_exist(path: Path) -> None:
 
 @cache
 def command_help(package: str, command: str) -> str:
-    """Return a command's help; '' without such a command."""
+    """Return the help of a command, or '' if the command does not exist."""
     shown = io.StringIO()
     with redirect_stdout(shown), suppress(SystemExit, StudyError):
         {"experiments": experiments, "report": report}[package]([command, "--help"])

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("contract", "experiments", "report", "studies", "workflow", "tests")
 RELATIVE = re.compile(r"(What|Whether|Who|Which|Whom|Whose|Whoever|Whatever)\b")
-# A lone preposition, pronoun or participle as a name tells neither an action nor a result.
+# Names of functions that tell neither an action nor a result: a lone preposition, pronoun or participle.
 VAGUE = re.compile(r"""(of|by|on)_.*|[a-z]*[a-df-z]ed|[a-z]+ing|
     above|after|against|all|any|around|as|at|before|behind|below|beside|besides|between|beyond|both|by|each|either|every|for|
     from|her|here|him|his|if|in|inside|into|it|its|like|mine|neither|no|none|of|off|on|one|other|others|our|out|over|own|same|
@@ -22,7 +22,7 @@ VAGUE = re.compile(r"""(of|by|on)_.*|[a-z]*[a-df-z]ed|[a-z]+ing|
     begun|bound|broken|brought|built|chosen|done|drawn|driven|felt|found|given|gone|grown|had|heard|held|hidden|kept|known|
     laid|led|left|lent|lost|made|meant|met|paid|said|seen|sent|shown|sold|spent|spoken|stood|taken|taught|thought|told|
     understood|won|worn|written""", re.VERBOSE)  # fmt: skip
-# Allowed names: nouns with such an ending, and names that PyTorch and httptools prescribe.
+# Names that are allowed although VAGUE matches them: nouns, and names that PyTorch and httptools prescribe.
 ALLOWED = {
     "bed", "embed", "shed", "boosting", "crossing", "finding", "heading", "meaning", "rating", "reading", "scaling",
     "serving", "setting", "staging", "throttling", "training", "warning", "enabled", "on_body", "on_message_complete",

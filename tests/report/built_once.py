@@ -1,4 +1,4 @@
-"""Build shared test folders once per run, and measure page weight."""
+"""Helpers that build a shared test folder once per test run, and add up the bytes that a page loads."""
 
 from __future__ import annotations
 
@@ -14,15 +14,18 @@ from filelock import FileLock
 
 
 def build_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
-    """Return a folder that `make` fills once for all pytest processes. Tests must not write to it."""
+    """Return the folder `name`, which `make` fills once per test run.
+
+    All pytest processes share the folder, so tests must not write to it.
+    """
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
-        # xdist gives each worker its own folder inside the folder for the run.
+        # xdist gives each worker its own folder inside the run's folder. Use the run's folder, which all workers share.
         root = root.parent
     folder, marker = root / name, root / f"{name}.made"
     with FileLock(root / f"{name}.lock"):
         if not marker.exists():
-            # Remove leftovers from a process that failed.
+            # Without the marker, an earlier process failed while it filled the folder, so remove what it left.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             make(folder)

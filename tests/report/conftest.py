@@ -1,4 +1,4 @@
-"""Factory for synthetic node folders, written through the same contract as real nodes."""
+"""Factory for synthetic node folders, which the package `contract` writes in the format of measured nodes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ GPU = {"id": "cuda:0", "kind": "gpu", "name": "Synthetic GPU"}
 
 @dataclass
 class SyntheticNode:
-    """A node folder under construction; nothing is on disk before `write`. cpu: extra fields for the CPU record."""
+    """A synthetic node. Only `write` creates its folder on disk.
+
+    cpu: fields to add to the CPU in the node's record.
+    """
 
     folder: Path
     devices: list[dict[str, Any]]
@@ -35,7 +38,7 @@ class SyntheticNode:
 
     @property
     def id(self) -> str:
-        """Node id in the files: the folder name without the run number that later runs add."""
+        """Node id in the files: the folder name without the number of a later run, such as the 2 in `kind.0a1b2c.2`."""
         return machine_of_node(self.folder.name)
 
     def point(
@@ -58,9 +61,10 @@ class SyntheticNode:
         reason: str = "",
         metric: str = "time",
     ) -> SyntheticNode:
-        """Add a point whose rounds vary by `spread` about `value` (exactly `value` at spread 0).
+        """Add a point whose values vary about `value`, by the fraction `spread` between rounds and less within a round.
 
-        `value` may map metrics to values; metrics with 'share' in their name have unit 1.
+        At spread 0, all values equal `value`. `value` may also map several metrics to their values. Metrics with
+        'share' in their name have unit 1 and values up to 1.
         """
         random = np.random.default_rng([self.seed, len(self.rows)])
         for name, centre in (value if isinstance(value, Mapping) else {metric: value}).items():
@@ -89,7 +93,7 @@ class SyntheticNode:
         return self
 
     def gemm(self, mac_per_cycle: float, clock: float = 3e9, n: int = 512, **more: Any) -> SyntheticNode:
-        """Add an (n, n) by (n, n) product at `mac_per_cycle` multiply-adds per cycle, summed over its threads."""
+        """Add a product of two n x n matrices; all its threads together do `mac_per_cycle` multiply-adds per cycle."""
         flop = 2.0 * n**3
         seconds = flop / (2 * mac_per_cycle * clock)
         return self.point("gemm", seconds, params={"m": n, "n": n, "k": n}, flop=flop, **more)
@@ -120,7 +124,7 @@ class SyntheticNode:
         }  # fmt: skip
 
     def write(self) -> Path:
-        """Write node.json and one Parquet file per experiment, device and round; return the folder."""
+        """Write node.json and a Parquet file for each experiment, device and round, and return the folder."""
         write_node(self.folder / "node.json", self.record())
         if self.rows:
             table = pd.DataFrame(self.rows)[list(SAMPLES.columns)]
@@ -155,7 +159,10 @@ def synthetic(tmp_path: Path) -> Factory:
 
 @pytest.fixture(scope="session")
 def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Read-only folder with data/ gathered from one synthetic node, and verdicts.json for every claim."""
+    """Folder with the gathered data of one synthetic node in data/, and with verdicts on all claims in verdicts.json.
+
+    Tests share the folder, so they must not write to it.
+    """
     from report.data.gather import gather
     from report.data.gathered_files import read_dataset
     from report.data.reference_figures import REFERENCE, read_reference

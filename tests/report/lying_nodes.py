@@ -1,4 +1,4 @@
-"""Copy rounds from a published node under another name, with false values."""
+"""Helpers that copy rounds from a published node to a node with another name, and put false values in them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Rows = Callable[[pd.DataFrame], Any]
 
 
 def renamed_record(name: str, node: Path = PUBLISHED, **changes: Any) -> dict[str, Any]:
-    """Return the record from `node` under another id, with `changes`."""
+    """Return the record of a published node with the id `name`, and with the fields in `changes` replaced or added."""
     contents = json.loads(record_path(node).read_text())
     return {key: contents[key] for key in contents if key not in ("kind", "instance")} | {"id": name, **changes}
 
@@ -35,9 +35,11 @@ def copy_node(
     node: Path = PUBLISHED,
     **about: Any,
 ) -> Path:
-    """Copy `rounds` from a published node to `folder`, which names the new node.
+    """Copy `rounds` from a published node to a new node in `folder`. The folder's name becomes the node's id.
 
-    change: edits each round's rows in place. scale: factor for the seconds in the metadata. about: other metadata.
+    change: function that edits the rows of each round in place.
+    scale: factor for the wall, timed and warm-up seconds in the metadata of each round.
+    about: other metadata fields to replace or add.
     """
     folder.mkdir(parents=True)
     (folder / "node.json").write_text(json.dumps(renamed_record(folder.name, node)))
@@ -53,12 +55,13 @@ def copy_node(
     return folder
 
 
-# These experiments are quick to judge, and with them some claims are supported and others challenged.
+# EXPERIMENTS: experiments that are quick to judge.
+# FEW_CLAIMS: claims that rest on these experiments. Some are supported and others challenged.
 EXPERIMENTS, FEW_CLAIMS = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", "W13")
 
 
 def write_few_claims(folder: Path) -> Path:
-    """Write FEW_CLAIMS to `folder`, without their links to other claims."""
+    """Copy the files of FEW_CLAIMS to `folder`, without the `see_also` lines, which link to other claims."""
     folder.mkdir(parents=True)
     for name in FEW_CLAIMS:
         text = (CLAIMS / f"{name}.yaml").read_text(encoding="utf-8")
@@ -67,7 +70,10 @@ def write_few_claims(folder: Path) -> Path:
 
 
 def speed_up(times: float, all_clocks: bool = False) -> Rows:
-    """Return a change that divides all times by `times`; with `all_clocks`, also the times at which samples ended."""
+    """Return a function that divides all measured times in a round by `times`.
+
+    If `all_clocks` is true, the function also divides the times at which the samples ended (`elapsed_s`).
+    """
 
     def change(rows: pd.DataFrame) -> None:
         rows.loc[rows["unit"].eq("s"), "value"] /= times

@@ -1,4 +1,4 @@
-"""Apply rules to invented estimates, without claims or nodes."""
+"""Helpers that apply rules to invented estimates, without claim files or nodes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from report.judging.claim_files import Part
 from report.judging.rules import RuleResult
 from report.outcomes import Threshold
 
-# No measurements: judging only asks this dataset for node names.
+# Dataset without measurements. To judge invented estimates, a dataset is needed only for the names of nodes.
 NO_DATA = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
 
 
 def cases(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
-    """Build exact estimates at the middle of each interval. labels: one value per interval."""
+    """Build an estimate for each interval, at its middle. The interval is exact, so it is the same at every level.
+
+    labels: for each label, a sequence with its value for each interval.
+    """
     rows = [{"estimate": (low + high) / 2, "low": low, "high": high} for low, high in intervals]
     return exact_estimates(
         [{**row, **{name: values[index] for name, values in labels.items()}} for index, row in enumerate(rows)]
@@ -42,7 +45,6 @@ def part(
     sensitivity: Sequence[float | Sequence[float]] = (),
     **more: Any,
 ) -> Part:
-    """Build a claim part with `rule`."""
     thresholds = tuple(map(Threshold.from_json, sensitivity))
     fields = {"name": "", "quantity": "gemm.rate", "why": "it is made up", **more}
     return Part(
@@ -62,7 +64,7 @@ def decide(
     options: Mapping[str, Any] | None = None,
     node_labels: Mapping[str, str] | None = None,
 ) -> RuleResult:
-    """Apply a rule to the estimates."""
+    """Apply a rule to the estimates. node_labels: display name of each node, by its id."""
     names = node_labels or {}
 
     def join_labels(nodes: Sequence[str]) -> str:

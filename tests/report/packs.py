@@ -1,4 +1,4 @@
-"""Build zip archives with arbitrary members, and packs with a matching manifest."""
+"""Helpers that build zip archives from any members, and packs of a node with a true or a false manifest."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def node_files(folder: Path) -> dict[str, bytes]:
 
 
 def make_zip(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, method: int = zipfile.ZIP_STORED) -> bytes:
-    """Build a zip file from any members. kind: file type in each member's mode (stat.S_IF...)."""
+    """Build a zip file from pairs of name and content. kind: file type of all members, such as stat.S_IFREG."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as target, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # duplicate names
+        warnings.simplefilter("ignore")  # Tests repeat names on purpose; zipfile warns about that.
         for name, data in members:
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             member.create_system, member.compress_type = 3, method
@@ -34,13 +34,16 @@ def make_zip(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, met
 
 
 def file_entries(files: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
-    """Return the manifest's file entries, in which `data` and `lies` replace the entry for `name`."""
+    """Return the entries of the manifest for `files`, with a changed or added entry for `name`.
+
+    data: content that the entry for `name` describes, unless it is empty. lies: false values for keys of this entry.
+    """
     entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     entries: dict[str, Any] = make_manifest(files)["files"]
     return {**entries, name: {**(entry if data else entries.get(name, entry)), **lies}}
 
 
 def members(files: Mapping[str, bytes], /, **lies: Any) -> list[tuple[str, bytes]]:
-    """Return the pack members for these files. lies: false values for manifest keys."""
+    """Return the members of a pack: a manifest and these files. lies: false values for keys of the manifest."""
     manifest = {**make_manifest(files), **lies}
     return [(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode()), *sorted(files.items())]

@@ -1,4 +1,4 @@
-"""Synthetic nodes with a known vendor, so that prices apply, and the study's own reference figures."""
+"""Synthetic nodes whose CPU vendor has a known price, to test quantities with the study's real reference figures."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ def figure_value(name: str) -> float:
 
 
 def priced_node(synthetic: Factory, gpu: str = "", name: str = "node-a", model: str = "", **more: Any) -> SyntheticNode:
-    """Start a node whose CPU record has vendor, SIMD sets and `model`, with a GPU named `gpu` if not empty."""
+    """Start a node with an AMD CPU that has AVX2 and AVX-512, and with a GPU named `gpu` unless `gpu` is empty.
+
+    model: processor model in the CPU record, unless it is empty.
+    """
     cpu = {"vendor": "AuthenticAMD", "simd": ["avx2", "avx512f"], **({"model": model} if model else {})}
     return SyntheticNode(synthetic.root / name, [CPU, *([{**GPU, "name": gpu}] if gpu else [])], cpu=cpu, **more)
 
 
 def evidence(synthetic: Factory, *nodes: SyntheticNode, changed: Mapping[str, dict[str, Any]] | None = None) -> Dataset:
-    """Write the nodes and read them as a dataset. changed: fields to override, by id of the reference entry."""
+    """Write the nodes and read them as a dataset. changed: fields to override in reference entries, by entry id."""
     reference = {**REFERENCE, **{name: {**REFERENCE[name], **values} for name, values in (changed or {}).items()}}
     return Dataset(read_nodes([synthetic.write(nodes)], True), reference)
 

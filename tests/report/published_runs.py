@@ -1,4 +1,4 @@
-"""Published measurements for tests: invented records, marked synthetic."""
+"""Invented published measurements for tests. Their records are marked as synthetic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,10 @@ def write_source(folder: Path, name: str, records: Sequence[Mapping[str, Any]], 
 
 
 def published_sources(folder: Path, **sources: Sequence[Mapping[str, Any]]) -> Published:
-    """Write and read `sources`, with hyphens for underscores in their names. Each source is its own family."""
+    """Write each source with its records to `folder`, and read all of them.
+
+    Underscores in the names of sources become hyphens. Each source is its own family, so sources count as independent.
+    """
     for name, records in sources.items():
         write_source(folder, name.replace("_", "-"), records)
     return read_published(folder)

@@ -51,7 +51,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_nodes(folder: Path, rounds: Iterable[int] = (1, 2, 3)) -> Path:
-    """Write a measured node below `folder`, with rounds from the published node and files that packs leave out."""
+    """Write a measured node below `folder`, with rounds from the published node, and with files that `pack` ignores."""
     node = folder / PUBLISHED.name
     (node / "superseded").mkdir(parents=True)
     names = [f"{name}.cpu.{number}.parquet" for name in EXPERIMENTS for number in rounds]
@@ -168,7 +168,7 @@ def test_pack_refuses_ambiguous_folders_and_unusable_rounds(
     assert f"contains several nodes: pass one node's folder ({PUBLISHED.name}, other)" in pack_error()
 
     def with_round(name: str, content: bytes | None) -> str:
-        """Return the error when the other node's only round is this file."""
+        """Return the error from `pack` if the only round of `other_node` is a file with this name and content."""
         for path in other_node.glob("*.parquet"):
             path.unlink()
         if content is not None:
@@ -251,7 +251,7 @@ def test_leftovers_from_an_interrupted_add_are_ignored_and_removed(
     assert [node.id for node in read_nodes([data / "nodes"]).nodes] == [OTHER.name]
     assert add_node_folder(pack, data / "nodes", []) == data / "nodes" / PUBLISHED.name
     assert {path.name for path in (data / "nodes").iterdir()} == {OTHER.name, PUBLISHED.name}
-    # The new folder sorts after existing ones, so that the existing nodes keep their ids.
+    # The new folder sorts after all existing folders, so that the existing nodes keep their ids.
     assert add_node_folder(pack, data / "nodes", ["zz"]).name == "zz.2"
     assert add_node_folder(pack, data / "nodes", [PUBLISHED.name]).name == f"{PUBLISHED.name}.2"
 
@@ -292,7 +292,7 @@ def test_verdict_names_the_contributed_node_that_alone_decides_it(
     assert n03["hangs_on"] == "node-a"
     assert sentence in " ".join(explain(document, "N03").split())
     assert sentence in claim_context(n03, document, {"node-a": "Synthetic, 2 cores"})["sure"]
-    # A second machine with the same outcome removes the remark.
+    # If a second machine has the same outcome, the sentence on a verdict that hangs on one machine disappears.
     second = synthetic("node-b").gemm(20).clock().write()
     document, n03 = verdict()
     assert n03["verdict"] == "challenged" and n03["hangs_on"] == ""

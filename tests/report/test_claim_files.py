@@ -49,7 +49,7 @@ def collect_texts(node: Any) -> Iterator[str]:
 
 
 def shingles(text: str) -> dict[str, str]:
-    """Map hashes to six-word runs, in lower case and without punctuation."""
+    """Map the hash of each run of six words in `text` to the run, in lower case and without punctuation."""
     words = re.findall(r"[a-z0-9]+", unicodedata.normalize("NFKC", text).lower())
     runs = (" ".join(words[start : start + RUN]) for start in range(len(words) - RUN + 1))
     return {hashlib.sha256(run.encode()).hexdigest()[:12]: run for run in runs}
@@ -65,7 +65,6 @@ def claim(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_claim_files_are_numbered_without_gaps() -> None:
-    """Claims added later continue the numbering."""
     for series, least in {"N": 18, "G": 32, "W": 38}.items():
         numbers = sorted(int(path.stem[1:]) for path in CLAIM_FILES if path.stem.startswith(series))
         assert len(numbers) >= least and numbers == list(range(1, len(numbers) + 1))
@@ -82,7 +81,7 @@ def test_claims_use_known_quantities_and_verified_entries_and_have_links() -> No
         for part in claim.parts:
             assert part.awaits or part.quantity in quantities(), claim.id
             for name in part.entries:
-                # Rules may only compare verified figures; parts wait only for unverified ones.
+                # Rules may compare only verified figures. Parts may wait only for figures that are not verified.
                 assert reference[name]["status"] == ("not verified" if part.awaits else "verified"), name
 
 
@@ -96,7 +95,7 @@ def test_sensitivity_spans_the_threshold(claim: dict[str, Any]) -> None:
     for part in decided_parts({**claim, "when_written": []}):
         value, sensitivity = part["threshold"]["value"], part.get("sensitivity", [])
         if part["rule"] in NUMERIC_RULES:
-            # Values below the threshold may be missing if they make no sense ("several" is at least two).
+            # The threshold may be the lowest value, because lower values may make no sense ("several" is at least two).
             assert value in sensitivity and min(sensitivity) <= value < max(sensitivity), part.get("name")
         elif part["rule"] == "within":
             low, high = value
@@ -110,7 +109,7 @@ def test_no_sentence_is_copied_from_the_articles(claim: dict[str, Any]) -> None:
 
 
 def test_copied_sentences_are_detected() -> None:
-    """The hash list matches an article title, which we may cite."""
+    """The title of an article is on the hash list, so copies are detected, but `section` may quote the title."""
     title = "Why AI Models Require GPUs for Faster and Efficient Training"
     assert copied_runs({"says": f"It is called: {title}."}) != []
     assert copied_runs({"section": title}) == []
@@ -125,5 +124,5 @@ def test_reference_entries_have_known_units_sources_and_notes(path: Path) -> Non
         if entry["status"] == "verified":
             assert entry["value"] is not None and all(source[key].strip() for key in source), name
             assert "not read" not in source["where"].lower(), name
-            # The note tells how the figure was obtained.
+            # The note must tell how the figure was obtained.
             assert re.search(r"\b(read|counted|prints)\b", entry["note"].lower()), name

@@ -27,7 +27,7 @@ BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 
 
 def make_entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", **more: Any) -> dict[str, Any]:
-    """Build a reference entry, not verified if `value` is None."""
+    """Build a reference entry. If `value` is None, the status of the entry is `not verified`."""
     source = {"title": "A datasheet", "publisher": "A maker", "url": "https://example.org/", "where": "page 1"}
     about = {"id": name, "subject": "A chip", "what": "Cores of one", "date": "2024", "source": source}
     status = "not verified" if value is None else "verified"
@@ -35,7 +35,7 @@ def make_entry(name: str = "chip.cores", value: float | None = 192, unit: str = 
 
 
 def write_claim(folder: Path, name: str = "W15", **changes: Any) -> Path:
-    """Write FLAT with `changes`, where None removes a key."""
+    """Write the claim FLAT with `changes` to a file, and return its path. The value None removes a key."""
     claim = {**FLAT, "id": name, **changes}
     return write_yaml(folder / f"{name}.yaml", {key: value for key, value in claim.items() if value is not None})
 
@@ -67,7 +67,7 @@ EVERY_RULE = f"Allowed: {', '.join(RULES)}."
 EVERY_DTYPE = f"Allowed: {', '.join(CLOSED['dtype'])}."
 NUMBERS = "not a finite number"
 
-# Name -> (changes to FLAT, text in the reported line, texts in the message).
+# For each mistake: the changes to FLAT, the beginning of the line that the error reports, and texts in the message.
 MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "unknown rule": ({"rule": "at_mots"}, "rule: at_mots", [EVERY_RULE, "Did you mean 'at_most'?"]),
     "unknown quantity": ({"quantity": "gemm.rat"}, "quantity: gemm.rat", ["gemm.peak_share", "'gemm.rate'?"]),

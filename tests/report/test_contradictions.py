@@ -43,7 +43,7 @@ def claims(reference: dict[str, dict[str, Any]]) -> list[Claim]:
 
 
 def test_noted_and_implied_contradictions_are_declared(claims: list[Claim], reference: dict[str, Any]) -> None:
-    """Contradictions in claim notes, and rules that exclude each other, are declared."""
+    """The declared file has every contradiction that a claim's note mentions, or that two rules imply."""
     contradictions = read_contradictions(DECLARED, claims, reference)
     side_pairs = [pair for contradiction in contradictions for pair in combinations(contradiction.sides, 2)]
     declared_pairs = {frozenset((a, b)) for pair in side_pairs for (a, _), (b, _) in product(*pair)}
@@ -116,7 +116,7 @@ def test_contradiction_file_errors_report_their_line(
     [
         ("holds", ["supported", "supported, supported, not testable"]),
         ("fails", ["challenged", "challenged, challenged"]),
-        # Awaited evidence cannot repair a side that already fails in part.
+        # A side that already fails in part stays so, whatever the awaited evidence shows.
         ("in part", ["supported, challenged", "depends", "depends, awaiting hardware",
                      "supported, challenged, awaiting source"]),
         ("open", ["supported, awaiting hardware", "challenged, awaiting experiment", "undecided, awaiting source"]),
@@ -151,13 +151,13 @@ def test_contradiction_outcome_from_standings(standings: str, expected: str) -> 
 
 
 def record(claim: str, verdict: str, parts: Sequence[dict[str, str]] = ()) -> dict[str, Any]:
-    """Build a verdict record with the keys that contradictions read."""
+    """Build a verdict with the keys that are read to decide contradictions."""
     return {"id": claim, "verdict": verdict, "parts": parts or [{"name": "", "outcome": verdict}]}
 
 
 @pytest.fixture
 def decide(tmp_path: Path, claims: list[Claim], reference: dict[str, Any]) -> Any:
-    """Function that decides contradiction ONE, with changes, for given verdict records."""
+    """Function that decides the contradiction ONE for given verdicts. Keyword arguments replace keys of ONE."""
 
     def decide_one(*records: dict[str, Any], **change: Any) -> dict[str, Any]:
         contradictions = read_declared(tmp_path, claims, reference, {**ONE, **change})
@@ -203,7 +203,7 @@ def test_published_figures_decide_if_the_conflict_is_real(
     assert result["conflict"] == conflict
 
 
-# ------------------------------------------------------------------ rules that exclude each other
+# The tests below are on rules that exclude each other.
 
 
 def rule(how: str, threshold: Any, quantity: str = "q.rate", scale: float = 1.0, **scope: Any) -> dict[str, Any]:
@@ -225,7 +225,7 @@ LEAST = rule("at_least", 0.5)
         (rule("at_most", 0.3, phase="training"), rule("at_least", 0.5, phase="decode"), False),
         (rule("at_most", 0.3, phase=["training", "decode"]), rule("at_least", 0.5, phase="decode"), True),
         (rule("at_most", 0.3, phase="training"), rule("at_least", 0.5, device="gpu"), True),
-        # 1,000 over 128 cores is less than 8 per core.
+        # At most 1,000 on 128 cores is less than 8 per core, so it excludes at least 8.
         (rule("at_most", 1000, scale=128), rule("at_least", 8), True),
         (rule("at_most", 1000), rule("at_least", 8), False),
         (rule("crossover", 0), rule("at_least", 8), False),

@@ -1,4 +1,4 @@
-"""Derived estimates: unit checks, intervals from the inputs, and results for moved inputs."""
+"""Derived estimates: unit checks, intervals from the inputs, and results for changed inputs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_inputs_are_converted_to_the_formula_units(hours: float, unit: str, gpus
         ("T = G * n", "s/d", DAYS.symbols),
         ("T = G / n", "USD", DAYS.symbols),
         ("T = G + n", "d", DAYS.symbols),
-        # FLOP is not dimensionless.
+        # FLOP is a unit of its own, so F / r is not a time.
         ("T = F / r", "h", {"F": RATE.symbols["F"], "r": ("rate", "1/s")}),
     ],
 )

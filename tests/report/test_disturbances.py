@@ -1,4 +1,4 @@
-"""Results whose threads lacked cores in most rounds are marked disturbed everywhere."""
+"""Disturbed results: if other programs left too few cores in most rounds, all outputs mark the result."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ CROWDED = "busy: 50% other load; crowded: others had 1.0 cores, so that 1 thread
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Judged node with crowded gemm rounds: two in three for float32, one in three for float64."""
+    """Folder with a judged node. Its gemm is crowded in two of three rounds for float32, and in one for float64."""
     folder = tmp_path_factory.mktemp("disturbed")
     node = Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, dtype="float64").clock()
     for row in node.rows:
         rounds = {"float32": (1, 2), "float64": (3,)}.get(row["dtype"], ())
-        # Flag all samples but the first in each round.
+        # In a crowded round, all samples but the first have the flag.
         if row["experiment"] == "gemm" and row["round"] in rounds and row["sample"]:
             row["flags"] = CROWDED
     node.write()
@@ -50,7 +50,7 @@ def test_cases_with_disturbed_rows_are_marked(study: Path) -> None:
     document = read_json(study / "verdicts.json")
     cases = [case for verdict in document["verdicts"] for case in verdict["cases"] if case.get("node")]
     assert read_dataset(study / "data").disturbed_rows == {1}
-    # Multiply-adds per cycle use two rows, gemm (disturbed) and clock (not), so half of the rows are disturbed.
+    # Multiply-adds per cycle rest on two rows. gemm is disturbed and clock is not, so half of the rows are disturbed.
     assert {case["disturbed"] for case in cases if case["behind"] == "0-1"} == {0.5}
     marked: set[str] = set()
     for verdict in document["verdicts"]:

@@ -56,7 +56,7 @@ def test_best_per_group_widens_for_near_ties(second: float, rivals: int) -> None
     assert (best["estimate"], best["detail"]) == (10.0, "torch")
     assert (best["low"], best["high"]) == (pytest.approx(10 * np.exp(-half)), pytest.approx(10 * np.exp(half)))
     assert best["se"] == pytest.approx(0.01 * quantile[0] / quantile[1])
-    if rivals == 2:  # three near ties
+    if rivals == 2:  # With a third rate close to the best, the interval is wider.
         third = rates(("a", "torch", 10.0), ("a", "onnx", second), ("a", "simd", 9.8)).best_per_group(["model"])
         wider = 0.01 * statistics.half_width(1.0, 4.0, 1 - 0.01 / 3)
         assert third.rows("low", "high") == [(pytest.approx(10 * np.exp(-wider)), pytest.approx(10 * np.exp(wider)))]

@@ -79,7 +79,7 @@ WITH_EXPERIMENTS = {name: quantity for name, quantity in quantities().items() if
 
 @pytest.fixture(scope="module")
 def sparse_data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Dataset, Dataset]:
-    """Dataset with only an unknown experiment, and dataset with training on a GPU but not on its host."""
+    """Two datasets: the first has only an unknown experiment, the second has training on a GPU, but not on its host."""
     bare, with_gpu = (Factory(tmp_path_factory.mktemp(name)) for name in ("bare", "gpu"))
     node = add_training(priced_node(with_gpu, gpu="Tesla T4"), 9000, device="cuda:0").clock(device="cuda:0")
     return evidence(bare, bare("node-a").point("unknown", 1.0)), evidence(with_gpu, node)

@@ -49,7 +49,7 @@ def test_explain_shows_article_rule_rows_and_sensitivity(small_study: Path, docu
         f"see also: {', '.join(verdict['see_also'])}",
     ):
         assert " ".join(fragment.split()) in flat, fragment
-    # Row numbers match the case, and the rows reproduce its estimate.
+    # The text lists all rows behind the case, and the estimate follows from these rows.
     numbers = parse_ranges(case["behind"])
     assert all(f"row {number}" in flat for number in numbers)
     rows = read_dataset(small_study / "data").table.loc[numbers].set_index("experiment")

@@ -36,7 +36,7 @@ def possible_outcomes(claim: Claim) -> set[str]:
     shares = all(part.rule == "for_share_of" for part in claim.parts)
     exists = all(part.rule == "exists" for part in claim.parts)
     outcomes = {"supported", "challenged", "awaiting"}
-    # A single share or exists rule has no cases that differ.
+    # A claim whose only rule is `for_share_of` or `exists` cannot depend on the case, because one outcome covers all.
     if len(claim.parts) > 1 or (measured and not shares and not exists):
         outcomes.add("depends")
     if measured or shares:
@@ -131,7 +131,7 @@ def test_unknown_placeholders_are_listed() -> None:
 
 
 def machines_verdict(*cases: dict[str, Any], unit: str = "MAC/cycle") -> dict[str, Any]:
-    """Build a verdict with one part and one case per machine. The first case gives the verdict's numbers."""
+    """Build a verdict with one part, and with one case per machine. The first case gives the verdict's own numbers."""
     cases = tuple(
         {"part": "", "node": f"node-{index}", "labels": {"dtype": "float32"}, "outcome": "challenges", **case}
         for index, case in enumerate(cases)

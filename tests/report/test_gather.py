@@ -149,7 +149,7 @@ def test_copied_node_counts_once_and_is_reported(
 
 
 def test_another_run_under_the_same_id_is_a_separate_node(synthetic: Factory, tmp_path: Path) -> None:
-    """Three runs with the same node id, another node, and a node with an instance suffix."""
+    """Three runs have the id `node-a`: the first keeps the id, and the others become `node-a.2` and `node-a.3`."""
     first = write_node_folder(synthetic)
     folders = [first, *(Factory(tmp_path / f"run{seed}")("node-a", seed=seed).gemm(30).clock().write()
                         for seed in (1, 2)), Factory(tmp_path)("node-b").gemm(5).write(),
@@ -178,7 +178,7 @@ def rename_node_folder(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("longer", [0, 1])
 def test_renamed_copy_counts_once(synthetic: Factory, tmp_path: Path, longer: int) -> None:
-    """longer: 0 if only the original has all rounds, 1 if only the copy has them."""
+    """The node keeps all rounds, even if the original or its copy lacks one. longer: 1 if the copy has all, else 0."""
     before, folder = write_node_folder(synthetic, "kind.aaaaaa"), tmp_path / "mine"
     copy = shutil.copytree(before, folder / "kind.aaaaaa")
     copy = rename_node_folder(copy, "kind.bbbbbb")
@@ -197,7 +197,7 @@ def test_renamed_copy_counts_once(synthetic: Factory, tmp_path: Path, longer: in
     [("{} (conflicted copy)", False), ("Copy of {}", True)],
 )
 def test_copied_round_never_replaces_the_original(synthetic: Factory, name: str, complete: bool) -> None:
-    """Copies by file synchronisers may sort before or after the original (github.com/pbek/QOwnNotes#1589)."""
+    """A copy by a file synchroniser may sort before or after its original (see github.com/pbek/QOwnNotes#1589)."""
     folder = write_node_folder(synthetic)
     record = json.loads((folder / "node.json").read_text())
     write_node(folder / "node.json", {**record, "jobs": {"clock.cpu": {"predicted_s": [9.0] * 3, "left_out": {}}}})

@@ -1,4 +1,4 @@
-"""Contributed nodes with arbitrary content: each is used or refused by name, without effect on other nodes.
+"""Contributed nodes with arbitrary content: each is used, or refused by name, and other nodes are read unchanged.
 
 To run a thousand cases per property: `HOSTILE=1000 pytest tests/report/test_hostile_nodes.py`.
 """
@@ -165,7 +165,7 @@ def test_round_with_corrupt_bytes_is_used_or_refused(
     path = two_nodes / "victim" / f"{name}.parquet"
     good = path.read_bytes()
     bad = bytearray(good)
-    # Half the cases hit the Parquet footer, which describes the layout.
+    # If `footer` is true, change only the end of the file, where the Parquet footer describes the layout.
     first = len(bad) - 6000 if footer else 0
     for where, byte in flips:
         bad[first + int(where * (len(bad) - first))] = byte

@@ -84,7 +84,7 @@ def test_member_names_other_than_node_files_are_refused(inbox: Inbox, files: Map
 
 
 def patch(data: bytes, mark: bytes, offset: int, value: bytes, which: int = 0) -> bytes:
-    """Replace bytes at `offset` after the header signature `mark` of member `which`."""
+    """Replace bytes at `offset` from a header's start. mark: signature of the header. which: number of the member."""
     place = -1
     for _ in range(which + 1):
         place = data.index(mark, place + 1)
@@ -159,7 +159,7 @@ STRUCTURE: dict[str, tuple[Archives, str]] = {
     "names that differ": (lambda good, files: patch(good, LOCAL, 30, b"M"), UNREADABLE),
     "two members in one place": (lambda good, files: patch(good, CENTRAL, 42, bytes(4), which=1), UNREADABLE),
     "a member inside a member": (lambda good, files: with_nested(files, files[ROUND]), "they overlap"),
-    # Later Python versions detect this while reading.
+    # Newer Python versions detect this overlap themselves, while they read the archive.
     "a small member inside a member": (lambda good, files: with_nested(files, b"x"), "pack the node again"),
     "a place beyond the end": (lambda good, files: patch(good, CENTRAL, 42, b"\x7f" * 4, which=1), UNREADABLE),
     "a number of files that is none": (lambda good, files: patch(good, END, 8, b"\xff\xff\xff\xff"), "65,535 files"),

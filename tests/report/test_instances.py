@@ -1,4 +1,4 @@
-"""Machines of one kind pool into one case in any number and order; its interval is wider where they disagree."""
+"""Machines of one kind share one case, whatever their number and order. If they disagree, its interval is wider."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def machine(node: str, estimates: list[float], se: list[float]) -> Estimates:
 
 
 def part_outputs(rule: str, estimates: Estimates, bound: float) -> tuple[Any, ...]:
-    """Collect everything a part reports: rule result, robustness and slider."""
+    """Collect everything that a part reports: the result of its rule, its robustness and its threshold slider."""
     claim_part = part(rule, bound, RULES[rule], (bound / 4, bound / 2, bound * 2))
     result = rules.apply_rule(claim_part, estimates)
     robustness = (
@@ -129,7 +129,7 @@ def test_one_outlier_among_many_machines_does_not_decide() -> None:
 
 
 def test_share_interval_includes_models_on_which_machines_disagree() -> None:
-    """Model a is above the threshold on one machine and below on the other; model b is above on both."""
+    """Model a is above the threshold on one machine and below it on the other, and model b is above it on both."""
     nodes = ["kind.aaaaaa", "kind.bbbbbb"] * 2
     estimates = log_cases([1.0, 9.0, 9.0, 9.0], node=nodes, model=[*"aabb"])
     share = rules.apply_rule(part("for_share_of", 4, RULES["for_share_of"]), estimates).share
@@ -166,7 +166,8 @@ def test_pooled_interval_covers_the_median_machine(n: int) -> None:
     run = np.repeat(np.arange(runs), n)
     pooled = pool_machines(log_cases(noisy.ravel(), 0.01, node=nodes, run=run))
     covered = (pooled.numbers("low") <= 1) & (pooled.numbers("high") >= 1)
-    # With n = 3, all machines lie on one side of the median in a quarter of the runs.
+    # All machines lie on one side of the true median with probability 2 * 0.5**n. No interval covers it then, so with
+    # n = 3 only three quarters of the intervals can.
     nominal = min(0.99, 1 - 2 * 0.5**n)
     assert len(pooled) == runs
     assert covered.mean() >= nominal - 3 * np.sqrt(nominal * (1 - nominal) / runs)
@@ -210,7 +211,7 @@ def test_published_figures_are_not_pooled() -> None:
     assert nodes_by_kind(pooled) == {"one": ["one.aaaaaa", "one.bbbbbb"]}
 
 
-# From nodes to verdicts and pages
+# The tests below judge nodes, and check verdicts and pages.
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Court:
 
     def claim(self, name: str = "", **content: Any) -> None:
         name = name or f"W{len(list(self.claims.iterdir())) + 1:02d}"
-        # A JSON document is also a YAML document.
+        # JSON is also valid YAML, so the claim can be written as JSON.
         (self.claims / f"{name}.yaml").write_text(json.dumps({"id": name, **HEAD, **content}, indent=1))
 
     def judge(self, *nodes: SyntheticNode) -> dict[str, Any]:
@@ -127,7 +127,7 @@ def test_parts_with_different_outcomes_give_depends(court: Court, synthetic: Fac
     assert [(part["name"], part["outcome"]) for part in verdict["parts"]] == [
         ("one core", "challenged"), ("all cores", "supported")
     ]  # fmt: skip
-    # No part shares the verdict, so the first part with a number gives the estimate.
+    # No part has the verdict's outcome, so the verdict takes the estimate of the first part with a number.
     assert verdict["estimate"] == verdict["parts"][0]["estimate"]
     assert {case["part"] for case in verdict["cases"]} == {"one core", "all cores"}
     assert all(part["robustness"]["decides"] for part in verdict["parts"]), "either alone may turn it"

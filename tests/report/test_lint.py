@@ -44,7 +44,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 class Broken:
-    """Copied verdicts for tests to break, and the faults that checks find."""
+    """A copy of a study, whose verdicts a test breaks, and the faults that each check finds in it."""
 
     def __init__(self, study: Study) -> None:
         self.study = replace(study)

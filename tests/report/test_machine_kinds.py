@@ -29,7 +29,7 @@ from .quantities.builders import add_passes
 
 
 def gpu_server(synthetic: Factory, cores: int) -> SyntheticNode:
-    """Build a node with a GPU whose host trains at 1/10 and reads memory at 1/8 of the GPU's speed."""
+    """Build a node whose CPU trains at 1/10 of the speed of its GPU, and reads memory at 1/8 of that speed."""
     node = synthetic("node-a", gpus=1, cores=cores)
     for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
         about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
@@ -57,8 +57,8 @@ def part_outcomes(name: str, data: Dataset) -> list[str]:
             "Intel(R) Core(TM) Ultra 9 275HX", "Intel(R) Core(TM) i9-13980HX",
             "11th Gen Intel(R) Core(TM) i7-1165G7 @ 2.80GHz",
         )),
-        # These processors are of neither kind: some take DDR4, some have four or more memory channels, and some are for
-        # servers.
+        # These processors count neither as desktop nor as laptop: some take DDR4, some have four or more memory
+        # channels, and some are for servers.
         *(("", name) for name in (
             "Intel(R) Core(TM) i9-13900K", "AMD Ryzen 7 5800X 8-Core Processor", "AMD EPYC",
             "AMD Ryzen Threadripper 7970X 32-Cores", "Intel(R) Xeon(R) Platinum 8480CL",
@@ -73,7 +73,7 @@ def test_desktop_and_laptop_processors_are_recognised(kind: str, name: str) -> N
     ("cores", "elsewhere", "outcomes"),
     [
         (SERVER_CORES - 1, False, ["awaiting hardware"] * 3),
-        # Another node with a server does not replace the GPU's host.
+        # The baseline must be the GPU's own host, so a server that is another node does not count.
         (2, True, ["awaiting hardware"] * 3),
         (SERVER_CORES, False, ["awaiting hardware", "awaiting hardware", "supported"]),
     ],
@@ -89,13 +89,16 @@ def test_gpu_without_the_baseline_machine_awaits_hardware(
     assert [*part_outcomes("W07", data), *part_outcomes("W01", data)] == outcomes
 
 
-# ------------------------------------------------------------------ several machines per kind
+# The tests below are on several machines of one kind.
 
 NAME = PUBLISHED.name
 
 
 def copy_rounds(folder: Path, name: str, rounds: int, run: str = "", factor: float = 1.0) -> Path:
-    """Copy rounds from the published node as synthetic, optionally as another run with times scaled by `factor`."""
+    """Copy the first `rounds` rounds of the published node to `folder`, as a synthetic node called `name`.
+
+    run: text to add to the ids of runs. factor: factor for all times.
+    """
     record = read_node(PUBLISHED / "node.json")
     identity = {"id": name, "kind": name.partition(".")[0], "instance": name.partition(".")[2]}
     write_node(folder / "node.json", {**record, **identity, "origin": "synthetic"})
@@ -115,7 +118,7 @@ def judge_nodes(out: Path, *folders: Path) -> dict[str, Any]:
 
 
 def test_machine_of_a_known_kind_joins_cases_and_keeps_verdicts(tmp_path: Path) -> None:
-    """Add one round from the same machine, and three rounds from another machine of its kind."""
+    """A run of five rounds is joined by one round on the same machine, and by three on another machine of its kind."""
     first, mine = copy_rounds(tmp_path / "published", NAME, 5), copy_rounds(tmp_path / "mine", NAME, 1, "again", 1.04)
     friend = copy_rounds(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
     before, after = judge_nodes(tmp_path / "one", first), judge_nodes(tmp_path / "all", first, mine, friend)
@@ -133,7 +136,7 @@ def test_machine_of_a_known_kind_joins_cases_and_keeps_verdicts(tmp_path: Path) 
     assert cases(before).keys() == cases(after).keys()
     for case, joined in ((case, cases(after)[key]) for key, case in cases(before).items()):
         assert (joined["node"], "instances" in case) == (NAME, False)
-        # The single round has no interval, so it does not join the case.
+        # The run with one round has no interval, so it does not join the case.
         assert {NAME, f"{NAME}.0a1b2c"} <= {*joined["instances"]}
         assert joined["low"] <= case["low"] <= case["high"] <= joined["high"]
         assert joined["instance_low"] <= case["estimate"] <= joined["instance_high"]

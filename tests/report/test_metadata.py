@@ -39,7 +39,7 @@ HOSTILE = '</script><script>alert(1)</script><!-- & \u2028 "quoted" \\ é'
 
 @pytest.fixture(scope="module")
 def document(small_study: Path) -> dict[str, Any]:
-    """Verdicts from the small study: decided, undecided and awaiting."""
+    """Verdicts on the small study. Some are decided, some undecided, and some await evidence."""
     return read_verdicts(small_study / "verdicts.json")
 
 
@@ -127,7 +127,7 @@ def test_verdict_tables_match_the_verdicts(document: dict[str, Any], tmp_path: P
         assert case_row[name] == case[name], name
     labels = json.loads(case_row["labels"])
     assert labels["dtype"] == case["labels"]["dtype"] == "float32" and not set(labels) & set(cases.columns)
-    # Without cases, the tables keep their column types, because types are declared and not inferred.
+    # Without cases, columns keep their types, because the types are declared and not inferred from the rows.
     none = [{**item, "cases": []} for item in document["verdicts"]]
     for path in write_tables({**document, "verdicts": none}, tmp_path / "verdicts.json"):
         schema = parquet.read_schema(path)

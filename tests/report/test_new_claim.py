@@ -73,9 +73,9 @@ def test_scaffolded_claim_parses(tmp_path: Path, rule: str) -> None:
 def test_scaffold_lists_the_labels_of_every_quantity(tmp_path: Path) -> None:
     for name, quantity in quantities().items():
         if quantity.tier == Tier.PUBLISHED:
-            # Published quantities only add evidence to other rules.
+            # No rule of a claim may use a published quantity, which only adds evidence to the claim's rules.
             continue
-        # reference.value needs an entry.
+        # A claim on `reference.value` must name an entry in its scope.
         path = scaffold(tmp_path, quantity=name, scope=["entry=bert-large.layers"] if name == "reference.value" else [])
         text = path.read_text(encoding="utf-8")
         for label in quantity.labels:

@@ -1,4 +1,4 @@
-"""Plausibility checks: impossible rounds are left out with a figure and its limit; measured rounds stay."""
+"""Plausibility checks: impossible rounds are refused, with the figure and its limit, and measured rounds stay."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_node_a_thousand_times_too_fast_is_left_out(
 
 
 def read_pair(folder: Path) -> Nodes:
-    """Read a node together with an honest one."""
+    """Read a node together with an honest node, which must always be read."""
     copy_node(folder.parent / "honest", ("models.cpu.1",))
     nodes = read_nodes([folder.parent])
     assert "honest" in [node.id for node in nodes.nodes]
@@ -45,12 +45,12 @@ def read_pair(folder: Path) -> Nodes:
 
 
 def liar_experiments(nodes: Nodes) -> set[str]:
-    """Return the experiments read from node liar."""
+    """Return the experiments that are read from the node `liar`."""
     return {name for node in nodes.nodes if node.id == "liar" for name in node.samples["experiment"].unique()}
 
 
 def add_round(node: Path, name: str, change: Rows | None = None) -> Path:
-    """Add round `name` to a node; `change` edits the rows of this round only."""
+    """Copy the round `name` from the published node to `node`. change: function that edits the rows of this round."""
     (copy_node(node.parents[1] / "of" / node.name, [name], change) / f"{name}.parquet").rename(node / f"{name}.parquet")
     return node
 
@@ -69,7 +69,8 @@ def scale(column: str, factor: float, where: str = "value > 0") -> Rows:
 @pytest.mark.parametrize(
     ("rounds", "change", "words"),
     [
-        # Times shrink 2-fold or 5-fold at an unchanged clock, so rates exceed the peak of the widest units.
+        # In the first two cases, times are 2 or 5 times as short at an unchanged clock, so rates exceed the peak of the
+        # widest vector units.
         (["peak.cpu.1"], speed_up(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
         (["content.cpu.4"], speed_up(5, True),
          ["FLOP/s is", "times the most that can be", "GHz, 30% above the highest clock measured here"]),
@@ -137,8 +138,8 @@ def test_rates_are_bounded_by_the_cores_in_use(tmp_path: Path, change: Rows, fau
 @pytest.mark.parametrize(
     ("name", "factor", "fault"),
     [
-        # The H100 reaches 3/4 of its TF32 rating and 9/10 of its memory rating, so these factors lie just below and
-        # just above the limits.
+        # The published H100 reaches 3/4 of its TF32 rating and 9/10 of its memory rating. The factors raise these rates
+        # to just below and just above the limits.
         ("gemm.cuda-0.1", 5.0, ""),
         ("gemm.cuda-0.1", 5.3, "(4 times h100-sxm.bf16_flops, by the size of a number)"),
         ("bandwidth.cuda-0.1", 21.5, ""),

@@ -61,11 +61,11 @@ def dataset(folder: Path, **sources: Any) -> Dataset:
     return Dataset(NO_DATA.nodes, {}, NO_DATA.table, published_sources(folder, **sources))
 
 
-# Records
+# The tests below are on the records of published measurements.
 
 
 def test_study_records_parse_and_have_stable_addresses() -> None:
-    """GitHub addresses must name a commit, so that the figure cannot change."""
+    """An address on GitHub must name a commit, because the file at a branch can change."""
     records = study_records().records
     assert len(records) >= 300 and records["source"].nunique() >= 40
     for url in records["url"].unique():
@@ -170,7 +170,7 @@ def test_comparison_between_unlike_records_is_refused(tmp_path: Path, fault: str
         read_published(tmp_path)
 
 
-# Quantities from records
+# The tests below are on quantities that are computed from the records.
 
 
 def compute_speedups(folder: Path, **sources: Any) -> list[dict[str, Any]]:
@@ -233,7 +233,7 @@ def test_hardware_names_are_normalised() -> None:
 
 
 def test_published_ratios_recompute_from_their_records() -> None:
-    """Recompute from the records, independently from the quantities."""
+    """The ratios are computed again from the records alone, without the code of the quantities."""
     records = study_records()
     data = Dataset(NO_DATA.nodes, read_reference(REFERENCE), NO_DATA.table, records)
 
@@ -258,7 +258,7 @@ def test_published_ratios_recompute_from_their_records() -> None:
     assert count > 300
 
 
-# Decisions
+# The tests below are on claims that published figures decide.
 
 
 def published_estimates(*rows: tuple[float, str]) -> Any:
@@ -266,7 +266,7 @@ def published_estimates(*rows: tuple[float, str]) -> Any:
 
 
 def figure_sides(threshold: float, *rows: tuple[float, str]) -> list[Side]:
-    """Return the side that each figure takes under the rule at_least with this threshold."""
+    """Return the side of each figure (supports, challenges or undecided) under the rule `at_least`."""
     return PublishedEnds(published_estimates(*rows)).sides(Threshold(threshold), "at_least")
 
 
@@ -356,7 +356,7 @@ def test_published_evidence_decides_until_most_points_have_two_rounds(
     bench: Bench, synthetic: Factory, rounds: tuple[int, ...], verdict: Verdict, decided_on: str
 ) -> None:
     claim, record = gemm_claim(40e9), {**CPU, "task": "product", "measure": "flops", "unit": "FLOP/s", "value": 1e3}
-    # The first point lies above the threshold, and later points lie at it.
+    # The first point lies above the threshold, and the later points lie at the threshold.
     node = synthetic()
     for place, number in enumerate(rounds):
         node.gemm(12 if place == 0 else 40 / 6, n=256 * (place + 1), rounds=number)

@@ -48,7 +48,7 @@ def test_claim_uses_its_sources_and_compared_entries() -> None:
 
 @pytest.mark.parametrize("value", [10.0, None])
 def test_claim_uses_entries_that_its_quantity_looks_up(value: float | None) -> None:
-    """A failed look-up still counts as a use by the awaiting quantity."""
+    """A quantity uses an entry even if the look-up fails because the entry has no verified value."""
     hours = make_entry("llama31-405b.gpu_hours", value, "h")
     days_claim = claim("W04", parts=(part("exists", 1, quantity=DAYS),))
     used_by = list_users(hours, make_entry("llama31-405b.gpus", 10.0, "1"), claims=(days_claim,))
@@ -87,7 +87,7 @@ def test_figures_are_formatted(value: Any, more: dict[str, Any], text: str) -> N
 def test_references_lists_unverified_first_and_fails_for_unused(
     published_study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`test_references_command_lists_record_users` covers success, without an unused entry."""
+    """See `test_references_command_lists_record_users` for the command's success if no entry is unused."""
     folder = tmp_path / "reference"
     shutil.copytree(REFERENCE, folder)
     write_references(folder, make_entry("lonely.figure", 1.0, "B/s"))
@@ -96,5 +96,5 @@ def test_references_lists_unverified_first_and_fails_for_unused(
     unread = [name for name, entry in read_reference(REFERENCE).items() if entry["status"] == "not verified"]
     assert lines[0] == f"{len(unread)} figures not verified:"
     assert [line.split(":")[0].strip() for line in lines[1 : len(unread) + 1]] == unread
-    # If others are listed, use them or remove them from data/reference.
+    # If this fails because other entries are listed, use these entries or remove them from data/reference.
     assert lines[-2:] == ["1 used by nobody:", "  lonely.figure: 1 B/s, verified"]

@@ -1,4 +1,4 @@
-"""Robustness: trials agree with new decisions, and sentences describe them."""
+"""Robustness: each trial has the outcome of a new decision, and sentences describe the trials."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def trials_by_kind(record: Part, kind: str) -> list[Trial]:
 
 
 def sweep_outcomes(record: Part) -> list[tuple[Any, str | None]]:
-    """List the other declared thresholds with their outcomes."""
+    """List each declared threshold, other than the part's own, with the outcome at this threshold."""
     return [(trial.threshold, trial.outcome) for trial in trials_by_kind(record, "threshold") if trial.side is None]
 
 
@@ -120,7 +120,7 @@ def test_reported_threshold_is_the_nearest_that_changes_the_verdict(
             continue
         assert trial.threshold == pytest.approx(first, abs=2 * step)
         assert trial.outcome == outcome_at(estimates, rule, first) != result.outcome
-        # Sides above and below exclude the threshold itself.
+        # If the side is `above` or `below`, the outcome changes only beyond the reported threshold, not at it.
         unchanged = outcome_at(estimates, rule, trial.threshold) == result.outcome
         assert unchanged == (trial.side in ("above", "below"))
 
@@ -141,7 +141,7 @@ def test_threshold_sweep_matches_new_decisions(drawn: list[Any], values: list[fl
         ([(-1.0, 1.0)], 2.0),
         ([(5.0, 5.0)], math.inf),
         ([(math.nan, math.nan)], math.nan),
-        # If the outcome is `depends`, the less clear side gives the margin; undecided cases do not count.
+        # If the outcome is `depends`, the side with the smaller margin counts. Undecided cases are ignored.
         ([(40.0, 42.0), (3.5, 4.1), (1.0, 2.0)], math.log(4 / 1.5) / math.log(2 / 1)),
     ],
 )
@@ -202,7 +202,7 @@ def test_verdict_that_depends_on_one_case_is_sensitive() -> None:
     result = evaluate(estimates, "at_least", 4.0, [3.0, 5.0])
     assert result.outcome == "depends" and result.robustness.margin_widths > 1
     assert describe(result) == ("sensitive", "Without the case (node-b; place 2), the verdict would be supported.")
-    # Removing a machine with only this case is the same trial.
+    # node-b has only this case, so a trial without node-b equals the trial without the case.
     assert [trial.one_case for trial in trials_by_kind(result, "without") if trial.of == "machine"] == [False, True]
 
 
@@ -224,7 +224,7 @@ def test_cases_that_each_change_the_verdict_are_counted() -> None:
 
 
 def test_share_that_depends_on_one_model_is_sensitive() -> None:
-    """The interval for 8 of 8 models lies above one half, and for 7 of 7 it does not."""
+    """With 8 of 8 models, the interval of the share lies above one half. With 7 of 7, it reaches below one half."""
     estimates = cases(*[(40.0, 41.0)] * 8, model=[f"m{index}" for index in range(8)])
     result = evaluate(estimates, "for_share_of", 4.0, [3.0, 5.0], options={"share": 0.5, "of": "model"})
     assert result.outcome == "supported"

@@ -58,7 +58,7 @@ def test_interval_sides_need_the_whole_interval_on_one_side(
 @given(some_intervals, threshold)
 def test_opposite_claims_are_never_both_supported(intervals: list[tuple[float, float]], bound: float) -> None:
     outcomes = {decide(rule, cases(*intervals), bound).outcome for rule in ("at_least", "at_most")}
-    # An interval that ends at the threshold may satisfy both.
+    # An interval that ends at the threshold may satisfy both rules.
     if bound not in {end for ends in intervals for end in ends}:
         assert outcomes not in ({"supported"}, {"challenged"})
 
@@ -84,7 +84,7 @@ def test_estimate_order_does_not_matter(intervals: list[tuple[float, float]], bo
         *(("at_least", intervals, bound, {}, outcome) for intervals, bound, outcome in (
             ([(2, 3), (4, 5)], 1, "supported"), ([(2, 3), (4, 5)], 9, "challenged"), ([(2, 3), (4, 9)], 3.5, "depends"),
             ([(2, 9), (1, 9)], 3.5, "undecided"),
-            # Cases that decide must agree and be a majority.
+            # The cases that are not undecided must agree, and must be more than half of all cases.
             ([(5, 9), (1, 9)], 3.5, "undecided"), ([(5, 9), (1, 9), (6, 7)], 3.5, "supported"),
             ([(1, 2), (1, 9)], 3.5, "undecided"), ([(1, 2), (1, 9), (1, 3)], 3.5, "challenged"),
         )),
@@ -155,11 +155,11 @@ def test_interval_ends_at_another_level_use_student_t() -> None:
     half = student.ppf(0.9975, 4) * 0.01
     assert np.ravel(single.ends(0.995)) == pytest.approx((2 * np.exp(-half), 2 * np.exp(half)))
     assert np.ravel(single.ends(statistics.LEVEL)) == pytest.approx([single.frame["low"][0], single.frame["high"][0]])
-    # Linear intervals widen in proportion on both sides; a clipped end stays.
+    # On a linear scale, both sides of an interval widen by the same factor, but a share's end at its limit of 1 stays.
     grown = student.ppf(0.9995, 4) / student.ppf((1 + statistics.LEVEL) / 2, 4)
     share = single_estimate(False, estimate=0.9, low=0.85, high=1.0)
     assert np.ravel(share.ends(0.999)) == pytest.approx((0.9 - 0.05 * grown, 1.0))
-    # Exact intervals stay, and unknown intervals stay unknown.
+    # Exact intervals are the same at every level, and unknown intervals stay unknown.
     assert np.ravel(cases((1.0, 3.0)).ends(0.999)).tolist() == [1.0, 3.0]
     assert np.isnan(single_estimate(low=np.nan, high=np.nan, df=0.0).ends(0.999)).all()
 
@@ -179,7 +179,7 @@ def test_exists_uses_a_stricter_level_for_more_cases() -> None:
 
 
 def test_threads_all_selects_the_largest_count_per_node() -> None:
-    """threads=all picks the largest count per node; GPU rows have no CPU threads."""
+    """GPU rows have no CPU threads, so `threads: all` selects all of them."""
     where = {"node": ["small"] * 2 + ["large"] * 4, "device": ["cpu"] * 5 + ["cuda:0"], "threads": [1, 2, 1, 2, 8, 0]}
     estimates = cases(*[(1, 2)] * 6, **where)
     picks = select(estimates, {"threads": "all"})
@@ -203,7 +203,7 @@ def test_rows_without_interval_give_way_to_rows_of_their_kind(
         intervals = [(1.0, 2.0), (math.nan, math.nan)][order]
         rows = select(cases(*intervals, node=nodes[order], dtype=dtypes[order]), {})
         assert sorted(rows["node"]) == selected
-    # Without any interval, all rows stay.
+    # If no row has an interval, all rows stay.
     assert len(select(cases(*[(math.nan, math.nan)] * 2, node=nodes, dtype=dtypes), {})) == 2
 
 
@@ -215,7 +215,7 @@ def test_best_backend_is_selected_only_on_request() -> None:
     assert not len(select(estimates, {"model": "mlp"})), "a label without values"
 
 
-# Intervals that hold, fail or are undecided at threshold 4.
+# Intervals at which the rule holds (h), fails (f) or is undecided (u), for the threshold 4.
 ENDS = {"h": (5, 6), "f": (1, 2), "u": (3, 6)}
 
 

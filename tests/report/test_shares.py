@@ -1,4 +1,4 @@
-"""Shares over models: Clopper-Pearson intervals, with one count per model."""
+"""Shares of models that pass a threshold: Clopper-Pearson intervals that count each model once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ from report.judging.rules import Population, clopper_pearson
 
 
 def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
-    """Build a population of models from estimates per model. se: standard error on the log scale, 0 for exact."""
+    """Build the models of which a rule takes the share that passes a threshold. values: estimates of each model.
+
+    se: standard error on the log scale. If it is 0, the estimates are exact.
+    """
     rows = [{"model": name, "estimate": value, "detail": ""} for name, points in values.items() for value in points]
     if not se:
         return Population(exact_estimates(rows), "model", compare)
@@ -84,7 +87,7 @@ def test_share_outcome_follows_its_interval(above: int, count: int, threshold: f
 
 
 def draw_population(share: float, draw: np.random.Generator) -> Population:
-    """Draw 40 models; a share `share` of them lies above the threshold 1, about 10% away from it.
+    """Draw 40 models, about 10% away from the threshold 1. Each lies above it with probability `share`.
 
     Each model has three rounds with 5% noise.
     """

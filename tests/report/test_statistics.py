@@ -25,14 +25,15 @@ def normal_effects(random: np.random.Generator, shape: tuple[int, ...]) -> np.nd
 
 
 def heavy_tailed_effects(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Student t with 4 df, scaled to variance 1."""
+    """Draw from the Student t distribution with 4 degrees of freedom, scaled to variance 1."""
     return random.standard_t(4, shape) / np.sqrt(2)
 
 
 def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Effects, spread: float) -> np.ndarray:
-    """Draw log medians per round, shape (groups, points, rounds), around a true log median time 0.
+    """Draw the logarithm of each round's median time, with shape (groups, points, rounds). The true value is 0.
 
-    spread: factor over which standard deviations between rounds vary log-uniformly by point.
+    spread: factor between the lowest and the highest possible standard deviation between rounds. The standard deviation
+    of each point is log-uniform between them.
     """
     random = np.random.default_rng(seed)
     between = BETWEEN * np.exp(random.uniform(-0.5, 0.5, (groups, points, 1)) * np.log(spread))
@@ -41,10 +42,10 @@ def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Eff
 
 
 def coverage(y: np.ndarray, level: float) -> tuple[float, ...]:
-    """Return the coverage for times and for ratios at `level`, and the standard errors of both.
+    """Return the coverage of intervals at `level` for times and for ratios, and the standard errors of both coverages.
 
-    Ratios pair neighbouring points in one group (disjoint pairs), and points with their counterparts in the next group.
-    The standard errors take groups, not points, as independent.
+    A ratio compares two neighbouring points in a group, or a point with the same point of the next group. Pairs do not
+    overlap. The standard errors treat groups as independent, but not the points in a group.
     """
     groups, points, _ = y.shape
     centre, se, df = np.empty(y.shape[:2]), np.empty(y.shape[:2]), np.empty(y.shape[:2])
@@ -85,7 +86,7 @@ def test_time_and_ratio_intervals_cover_the_true_value(rounds: int, effects: Eff
 def test_coverage_in_small_groups(points: int, effects: Effects, spread: float) -> None:
     times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread), 0.95)
     assert 0.93 <= times <= 0.97
-    assert 0.93 <= ratios <= 0.985  # conservative in groups with two points
+    assert 0.93 <= ratios <= 0.985  # In groups with two points, the intervals of ratios are too wide.
 
 
 @given(st.floats(1e-3, 1e4))
@@ -94,7 +95,8 @@ def test_trigamma_inverse_inverts(x: float) -> None:
 
 
 def test_few_points_with_unequal_variances_pool_less() -> None:
-    # Logarithms differ by log 10 between neighbours, so trigamma(d0 / 2) = log(10)^2 - trigamma(1).
+    # The logarithms of the three variances are log(10) apart, so their variance is log(10)^2. The prior's degrees of
+    # freedom d0 then follow from trigamma(d0 / 2) = log(10)^2 - trigamma(1), where trigamma(1) is pi^2 / 6.
     d0 = 2 * statistics.trigamma_inverse(np.log(10) ** 2 - np.pi**2 / 6)
     variances, df = statistics.moderate([1e-4, 1e-3, 1e-2], [2.0] * 3)
     assert df == pytest.approx([1 / (1 / d0 + 2 / 4) + 2] * 3) and df[0] == pytest.approx(2.748, rel=1e-3)
@@ -148,13 +150,13 @@ def test_estimates_scale_with_the_unit(rounds: list[list[float]], unit: float) -
     points = statistics.estimate_on_log_scale(rounds)
     scaled = statistics.estimate_on_log_scale([[value * unit for value in point] for point in rounds])
     assert scaled.estimate == pytest.approx(points.estimate * unit)
-    # Loose tolerance: rounding noise dominates where rounds agree to the last digit.
+    # The tolerance is loose, because rounding noise dominates the interval if rounds agree to the last digit.
     assert scaled.high / scaled.low == pytest.approx(points.high / points.low, rel=1e-4)
 
 
 @given(group, st.randoms(use_true_random=False))
 def test_round_order_does_not_matter(rounds: list[list[float]], random: object) -> None:
-    # All points share the processes behind the rounds, so points with equal round counts share a permutation.
+    # Each round is one process that measures all points, so points with equally many rounds get the same permutation.
     orders = {n: random.sample(range(n), n) for n in set(map(len, rounds))}  # type: ignore[attr-defined]
     points = statistics.estimate_on_log_scale(rounds)
     mixed = statistics.estimate_on_log_scale([[point[place] for place in orders[len(point)]] for point in rounds])

@@ -1,4 +1,4 @@
-"""The summary agrees with a direct implementation that works series by series, and puts flags into words."""
+"""The summary of samples: it equals a direct implementation that handles one series at a time, and describes flags."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORDS = [
 
 
 def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
-    """Draw samples from two nodes, as odd as the data dictionary allows, with a share `faults` of troubled series."""
+    """Draw samples of two nodes, with every oddity that the data dictionary allows. faults: probability of an oddity."""
     random = np.random.default_rng(seed)
 
     def pick(*words: Any) -> Any:
@@ -128,7 +128,7 @@ def round_flags(ok: pd.DataFrame, medians: pd.Series) -> list[str]:
 
 
 def summarise_series(samples: pd.DataFrame) -> dict[str, Any]:
-    """Compute a summary row without the group-dependent columns, plus `medians` per round."""
+    """Compute a summary row without the columns that depend on its group. Its key `medians` has a median per round."""
     ok, failed = samples[samples["status"] == "ok"], samples[samples["status"] != "ok"]
     used = ok if len(ok) else samples
     reason = most_common(failed["reason"])
@@ -162,7 +162,7 @@ def estimate(medians: Sequence[float], variance: float, df: float, log: bool) ->
 
 
 def mean_correlation(logs: list[Any]) -> float:
-    """Return the mean correlation between points with all rounds in their group."""
+    """Return the mean correlation between the points that were measured in all rounds; at least 0."""
     rounds = max(map(len, logs))
     full = [log for log in logs if len(log) == rounds and np.ptp(log) > 0]
     if rounds < 2 or len(full) < 2:
@@ -293,7 +293,7 @@ def test_missing_text_is_refused_with_column_and_row() -> None:
     [
         (["busy: 12% other load", "", "busy: 31% other load"], {}, "busy in 2 of 15 samples (most: 31% other load)"),
         (["throttled: power cap", "throttled: heat"], {}, "throttled in 2 of 15 samples (heat and power cap)"),
-        # Earlier data have flags without figures, so columns provide the figures.
+        # Flags in earlier data have no figures, so the figures come from the columns.
         (["busy steal", "busy", "throttled"], {"other_load": 0.31, "steal": 0.05}, "busy in 2 of 15 samples (most: 31% "
          "other load); steal in 1 of 15 samples (most: 5%); throttled in 1 of 15 samples"),
     ],
@@ -320,7 +320,7 @@ def test_summary_flags_round_trip(flags: list[FlagSummary]) -> None:
     assert disturbances.parse_flags("busy exact") == [
         FlagSummary("busy"),
         FlagSummary("exact"),
-    ]  # as in an earlier edition
+    ]  # Earlier editions have this format.
 
 
 @pytest.mark.parametrize(("rate", "flagged"), [(90.0, False), (145.0, True)])
@@ -328,7 +328,7 @@ def test_peak_exceeded_by_other_work_is_flagged(synthetic: Factory, rate: float,
     node = synthetic("node")
     node.point("peak", 1e-3, backend="llvm", params={"kernel": "fma"}, flop=1e8)
     node.point("gemm", 1e-3 * 100 / rate, params={"n": 256}, flop=1e8)
-    # At other thread counts, this peak does not apply.
+    # The peak is for one thread, so a product on two threads may exceed it.
     node.point("gemm", 1e-5, params={"n": 256}, flop=1e8, threads=2)
     table = summarise(pd.DataFrame(node.rows))
     (flags,) = table.loc[table["experiment"] == "peak", "flags"]

@@ -1,4 +1,4 @@
-"""Threshold sliders: the outcomes in their precomputed pieces equal new judgements at each threshold."""
+"""Threshold sliders: the outcomes that they store for ranges of thresholds equal new decisions at each threshold."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Slider = Mapping[str, Any]
 
 
 def look_up(slider: Slider, threshold: float) -> tuple[str, str]:
-    """Look up outcome and verdict in the last piece that starts at or before `threshold`, as pages do."""
+    """Look up outcome and verdict as pages do, in the last piece of the slider that starts at or before `threshold`."""
     begun = [piece for piece in slider["pieces"] if piece[0] < threshold or (piece[0] == threshold and not piece[3])]
     return begun[-1][1], begun[-1][2]
 
@@ -52,7 +52,7 @@ def probe_thresholds(slider: Slider) -> Iterator[tuple[float, tuple[str, str]]]:
             yield float(place), look_up(slider, float(place))
 
 
-# Measured nodes, and synthetic nodes with GPUs
+# The tests below are on measured nodes, and on synthetic nodes with GPUs.
 
 
 @dataclass
@@ -110,7 +110,7 @@ def test_slider_lookups_match_new_decisions(court: Court) -> None:
 
 
 def test_part_without_slider_has_one_outcome_at_all_declared_thresholds(court: Court) -> None:
-    """Parts without evidence that may decide are skipped."""
+    """Parts that have no evidence that may decide them are skipped."""
     count = 0
     for verdict in court.verdicts:
         with_slider = {name for slider in verdict["by_threshold"] for name in slider["parts"]}
@@ -127,7 +127,7 @@ def test_part_without_slider_has_one_outcome_at_all_declared_thresholds(court: C
     assert count
 
 
-# Invented estimates
+# The tests below are on invented estimates.
 
 ENDS = st.sampled_from([-4.0, -1.0, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5]) | st.floats(-5, 5)
 INTERVALS = st.tuples(ENDS, ENDS).map(sorted).map(tuple) | st.just((math.nan, math.nan))
@@ -197,7 +197,7 @@ def test_share_pieces_match_the_rule(
     slider = part_slider(decide(claim_part, estimates), lambda outcome: outcome)
     assert slider is not None
     for place in (*(place for place, _ in probe_thresholds(slider)), threshold):
-        # Probabilities change smoothly, so changes are located to within 1e-9.
+        # The share changes smoothly with the threshold, so its slider locates each change only to within 1e-9.
         if all(place >= start or start - place > 1e-9 for start, *_ in slider["pieces"]):
             assert look_up(slider, place)[0] == outcome_at(claim_part, estimates, place), place
 

@@ -50,7 +50,7 @@ PAIR: dict[str, Any] = {
 
 class Machine(SyntheticNode):
     def bandwidth(self, rate: float, device: str = "cuda:0", op: str = "triad", spread: float = 0) -> Machine:
-        """Add a bandwidth point at `rate` B/s, beyond the caches."""
+        """Add memory bandwidth of `rate` B/s, at a footprint larger than the caches."""
         params = {"op": op, "footprint": 2**30}
         self.point("bandwidth", 3e9 / rate, device=device, params=params, bytes=3e9, spread=spread)
         return self
@@ -94,7 +94,7 @@ def figures_by_device(pairs: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def test_measured_value_is_compared_with_its_own_device(bench: Bench) -> None:
     node = bench.node("node-a", "NVIDIA Big", "NVIDIA Bigger")
-    # The largest case is compared.
+    # For each device, only the highest bandwidth is compared.
     node.bandwidth(2e12).bandwidth(3.8e12, spread=0.02, op="copy").bandwidth(1e12, "cuda:1")
     pairs = bench.compare(node)
     by_device = figures_by_device(pairs)
@@ -119,7 +119,7 @@ def test_measured_value_is_compared_with_its_own_device(bench: Bench) -> None:
         ("Big", 3.61e12, AGREES),
         ("Big", 3.59e12, TO_EXPLAIN),
         ("Big", 4.41e12, TO_EXPLAIN),
-        # The first value is inside the published range, the second more than a tenth below it.
+        # The first value lies inside the published range, and the second lies more than a tenth below the range.
         ("Range", 3.1e12, AGREES),
         ("Range", 2.9e12, TO_EXPLAIN),
         ("Small", 1e12, UNVERIFIED),
@@ -169,7 +169,7 @@ def test_ratio_per_device_on_the_declared_host(bench: Bench) -> None:
     assert case["estimate"] == pytest.approx(5 * 2), "per processor, with two sockets"
 
 
-# ------------------------------------------------------------------ device matching
+# The tests below are on the match between devices and published figures.
 
 EPYC = {"model": "AMD EPYC 9R45", "family": "26", "sockets": 2, "simd": ["avx2", "avx512f"], "matrix": ["amx_bf16"]}
 
@@ -202,7 +202,7 @@ def test_device_descriptions_match_nodes(bench: Bench, description: dict[str, An
     assert (" on " in waits) is matches and (waits == "What is asked for") is not matches
 
 
-# ------------------------------------------------------------------ errors
+# The tests below are on errors in the declarations.
 
 
 @pytest.mark.parametrize(
@@ -228,9 +228,9 @@ def test_triangulation_errors_report_their_line(bench: Bench, change: dict[str, 
     assert message in str(caught.value) and reported_line(caught.value, path)
 
 
-# ------------------------------------------------------------------ shipped pairs
+# The tests below are on the pairs that the study declares.
 
-# GPU names from drivers -> devices with matching figures.
+# For each GPU name that a driver reports, the devices whose figures apply to the GPU.
 NAMES = {
     "NVIDIA H100 80GB HBM3": "h100 h100-sxm",
     "NVIDIA GB200": "gb200",

@@ -1,4 +1,4 @@
-"""Formatting: numbers, units in singular and plural, labels, and names inside sentences."""
+"""Formatting of numbers, units in singular and plural, labels, and names inside sentences."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ THING = make_entry("thing.price", None, "USD")
 
 @dataclass
 class Study:
-    """Claims, reference entries and nodes in one folder, with what-if questions."""
+    """A study with claims, reference entries and nodes, which answers what-if questions."""
 
     root: Path
     nodes: Path
@@ -62,7 +62,7 @@ class Study:
 
     def write(self, folder: Path, claims: dict[str, dict[str, Any]]) -> None:
         for name, content in claims.items():
-            # A JSON document is also a YAML document.
+            # JSON is also valid YAML, so the claim can be written as JSON.
             (folder / f"{name}.yaml").write_text(json.dumps({"id": name, **HEAD, **content}))
 
     def data(self) -> Dataset:
@@ -85,8 +85,10 @@ class Study:
 
 
 def machine(synthetic: Factory, name: str = "node-a", sockets: int = 1) -> SyntheticNode:
-    """Build a node: a 27.9 MAC/cycle CPU (4 in float64), and a GPU that trains at 50 times the speed of a core
-    and 20 times the speed of both cores."""
+    """Build a node whose CPU does 27.9 multiply-adds per cycle, or 4 in float64.
+
+    Its GPU trains 50 times as fast as one core, and 20 times as fast as both cores.
+    """
     node = synthetic(name, gpus=1, cpu={"sockets": sockets})
     node.gemm(27.9).gemm(4, dtype="float64").clock()
     for device, threads, rate in (("cpu", 1, 10.0), ("cpu", 2, 25.0), ("cuda:0", 0, 500.0)):

@@ -1,4 +1,4 @@
-"""Fixtures rendered once for all tests: the published nodes' site, and two editions."""
+"""Fixtures for tests of pages: the site on the published nodes, two editions, and a function that opens pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Visit = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def site(published_study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site's folder, rendered with pandoc and shared by tests: read only."""
+    """Folder of the site, which pandoc renders. Tests share the folder, so they must not write to it."""
 
     def make(folder: Path) -> None:
         render(published_study / "verdicts.json", folder, "pandoc", published_study / "data")
@@ -27,7 +27,10 @@ def site(published_study: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture
 def visit(chromium: Any) -> Iterator[Visit]:
-    """Return a function that opens a page in its own context, and adds `console_lines` and `requested_urls` to it."""
+    """Return a function that opens a page in a new browser context and returns its tab.
+
+    The tab's `console_lines` list console messages, errors and dialogs; its `requested_urls` list requested addresses.
+    """
     contexts: list[Any] = []
 
     def open_page(page: Path, width: int = 1280, height: int = 800, **options: Any) -> Any:
@@ -49,7 +52,7 @@ def visit(chromium: Any) -> Iterator[Visit]:
 
 @pytest.fixture(scope="session")
 def edition_1(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """First edition: one synthetic node, which challenges N03."""
+    """First edition, with one synthetic node. The node is fast, so claim N03 is challenged."""
     rates = {"node-a": 27.9}
     return read_study(
         build_once(tmp_path_factory, "first-edition", lambda folder: write_study(folder, rates, "2026-01-01T00:00:00Z"))
@@ -58,7 +61,7 @@ def edition_1(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="session")
 def edition_2(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """Second edition: a slower node, so that N03 is supported, and an added node."""
+    """Second edition. The node of the first edition is slower and a slow node is added, so claim N03 is supported."""
     rates = {"node-a": 4.0, "node-b": 3.0}
     return read_study(
         build_once(

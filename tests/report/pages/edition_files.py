@@ -1,4 +1,4 @@
-"""Write and read judged synthetic studies, to use as editions."""
+"""Helpers that write and read judged studies on synthetic nodes, which tests use as editions."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Study:
 
 
 def write_study(folder: Path, rates: dict[str, float], judged_utc: str) -> None:
-    """Gather and judge synthetic nodes; `rates`: multiply-adds per cycle by node.
+    """Gather and judge synthetic nodes. rates: multiply-adds per cycle, by name of the node.
 
-    Mark the verdicts as measured, because editions accept no other.
+    Mark the verdicts as measured, because editions refuse synthetic ones.
     """
     factory = Factory(folder / "nodes")
     for name, rate in rates.items():

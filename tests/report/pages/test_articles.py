@@ -19,7 +19,8 @@ from report.pages.glossary import read_glossary
 from tests.report.claim_mistakes import reported_line, write_yaml
 from tests.report.test_claim_files import CLAIM_FILES, copied_runs, read_claim
 
-# In each article, the claims up to this number need a clause in the text. Pages list later claims under the text.
+# A clause marks the words in an article's text that state a claim, as in [This is so]{N01}. In each article, all claims
+# up to this number need a clause. If a later claim has no clause, the page lists the claim under the text.
 LAST_NEEDING_CLAUSE = {"N": 18, "G": 32, "W": 38}
 HOSTILE = "<b>@word</b> $x$ | y_z (a) `c` 1. \\ ''' ~s~"
 ARTICLE: dict[str, Any] = {
@@ -30,7 +31,7 @@ CLAUSE = re.compile(r"\[([^\]]+)\]\{([A-Z]\d\d)\}")
 
 
 def clauses() -> Iterator[tuple[str, str, str]]:
-    """Yield article key, section heading and claim id per clause."""
+    """Yield the article's key, the section's heading and the claim's id for each clause."""
     for read_article in read_articles():
         for part in read_article["sections"]:
             for _, name in CLAUSE.findall(part["text"]):
@@ -49,13 +50,13 @@ def test_clause_is_in_the_section_that_its_claim_names() -> None:
     claims = {read_claim(path)["id"]: read_claim(path) for path in CLAIM_FILES}
     for key, heading, name in clauses():
         assert claims[name]["article"] == key, name
-        # A claim may name several sections or a scenario, and shorten a long heading.
+        # A claim may name several sections, add a scenario in parentheses, and shorten a long heading to its beginning.
         sections = [re.sub(r" \(.*\)$", "", section) for section in claims[name]["section"].split("; ")]
         assert {heading, heading.partition(":")[0]} & set(sections), (name, heading)
 
 
 def test_texts_copy_no_wording_from_articles() -> None:
-    """Headings are exempt: they name the source's sections."""
+    """Section headings may be copied, because they quote the headings in the original articles."""
     for article in read_articles():
         texts = [CLAUSE.sub(r"\1", section["text"]) for section in article["sections"]]
         assert copied_runs([article["thesis"], *texts]) == []

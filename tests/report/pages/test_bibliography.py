@@ -27,7 +27,7 @@ text = st.one_of(
 
 
 def make_verdicts(titles: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Any]:
-    """Return verdicts whose references and published sources have these titles."""
+    """Return verdicts with references called `titles`, and with sources of published measurements called `sources`."""
     published = [
         {"id": f"made-up-{i}.x", **make_source("https://example.org", title)} for i, title in enumerate(sources)
     ]
@@ -45,7 +45,7 @@ def read_bibtex(bibtex: str) -> list[dict[str, Any]]:
 
 
 def remove_typography(title: str) -> str:
-    """Remove quotes, dashes and spaces, which typography may change."""
+    """Keep letters, digits and markup characters, because pandoc may replace quotes, dashes and spaces."""
     return "".join(character for character in title if character.isalnum() or character in "<>&%{}$@\\#^_~")
 
 

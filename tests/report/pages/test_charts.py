@@ -65,7 +65,7 @@ def kind(request: pytest.FixtureRequest) -> Callable[..., Draw]:
 def save_svgs(draw: Draw, folder: Path) -> dict[str, str]:
     """Save a chart and return its SVG texts by file name."""
     with warnings.catch_warnings():
-        # Ignore characters that the font lacks, because the browser draws them in another font.
+        # Ignore warnings about characters that Matplotlib's font lacks. The browser draws them in another font.
         warnings.filterwarnings("ignore", message=r"Glyph .* missing from font|Matplotlib currently does not support")
         save_chart(charts.Chart("chart", "A title", draw), folder)
     return {path.name: path.read_text(encoding="utf-8") for path in folder.iterdir()}

@@ -28,7 +28,7 @@ LINE = "the line"
 
 
 def make_verdict(estimates: Sequence[float], threshold: float, **labels: Sequence[Any]) -> dict[str, Any]:
-    """Return a verdict with one part and a case per estimate; labels: values by label, one per case."""
+    """Return a verdict with one part and with one case per estimate. labels: for each label, its value in each case."""
     cases = [
         {
             "part": "", "node": "synthetic", "detail": f"case {i}", "estimate": value, "low": value, "high": value,
@@ -92,7 +92,7 @@ def test_claim_without_numbers_has_no_figure() -> None:
 
 
 def is_on_side(value: float, ends: Sequence[float], side: str) -> bool:
-    """Tell if a value lies on the side that a title names."""
+    """Return True if `value` lies on `side` of `ends`: a single threshold, or both ends of a range."""
     within = ends[0] <= value <= ends[-1]
     return {
         "above": value > ends[0],
@@ -161,7 +161,7 @@ FORBIDDEN = re.compile(r".{0,60}(?:(?<!\d[- ])\bcells?\b|\bholds up to\b|\bfails
 def test_pages_avoid_internal_words(document: Mapping[str, Any]) -> None:
     sources = {"of a fleet": "\n".join(kept_pages("fleet")).partition("==== explained")[0]}
     templates = site_sources.template_environment()
-    # Exempt claims about matrix cells.
+    # Exempt the pages of claims about the cells of a matrix, which need the word "cell".
     matrices = {
         verdict["id"]
         for verdict in document["verdicts"]

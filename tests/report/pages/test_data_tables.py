@@ -1,4 +1,4 @@
-"""Data tables on the site: each sample once, with its summary row."""
+"""Data tables on the site: they list each sample once, with the number of its row in the summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_table(path: Path) -> pd.DataFrame:
 
 @pytest.fixture
 def data_and_site(synthetic: Factory, tmp_path: Path) -> tuple[Path, Path]:
-    """Return the gathered data and the site's tables for two nodes, one with a GPU."""
+    """Return the folder with the gathered data and the folder with the site's tables, for two nodes, one with GPUs."""
     synthetic("node-a").gemm(27.9).gemm(14, n=256).clock().write()
     node = synthetic("node-b", gpus=2).gemm(9).gemm(500, device="cuda:1")
     node.point("odd", 1.0, params={"value": 3, "batch": 8, "how": "=1+1", "flag": True, "part": None})
@@ -86,7 +86,7 @@ def test_no_text_can_be_read_as_a_formula(data_and_site: tuple[Path, Path]) -> N
     assert set(odd["how"]) == {"'=1+1", "'-x", ""}
     for path in (out / "data").rglob("*.csv"):
         for text in pd.read_csv(path, dtype=str, keep_default_na=False).to_numpy().ravel():
-            # Negative numbers may begin with a minus.
+            # A minus may begin only a number, because spreadsheets read other texts with a minus as formulas.
             assert not text.startswith(("=", "+", "@", "\t")) and not re.match(r"-(?![\d.]+(e-?\d+)?$)", text)
 
 

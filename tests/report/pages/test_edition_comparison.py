@@ -48,7 +48,10 @@ def make_edition(**more: Any) -> dict[str, Any]:
 
 
 def make_later_edition(*edits: Edit, verdict: str = "challenged", **more: Any) -> dict[str, Any]:
-    """Return a later edition with another verdict; edits receive the claim, its part and the edition."""
+    """Return an edition that is later than that of `make_edition` and has this verdict.
+
+    edits: functions that change the edition; each receives the claim, the claim's part and the whole edition.
+    """
     new = make_edition(**{"generated_utc": "2026-02-01T00:00:00Z", **more})
     claim = new["claims"][0]
     claim["verdict"] = verdict
@@ -123,7 +126,7 @@ def test_unchanged_verdict_is_reported_only_if_estimate_or_rule_changed() -> Non
 
 @st.composite
 def editions(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw an edition with several edits, any verdict and time, and possibly another claim id."""
+    """Draw an edition with random edits, verdict and time. It has one or two claims; the first may have another id."""
     edits = draw(st.lists(st.sampled_from([edit for edit, *_ in EDIT_CASES if edit is not drop_part]), max_size=5))
     moment = draw(st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]))
     new = make_later_edition(

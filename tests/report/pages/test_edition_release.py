@@ -56,7 +56,7 @@ def release(report: Path, edition_2: Study, tmp_path: Path, monkeypatch: pytest.
 
 
 def fake_checkout(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
-    """Make git report this commit without changes."""
+    """Make the release code see a checkout of `commit` without uncommitted changes."""
     answers = {"rev-parse": commit.removesuffix("+"), "status": ""}
     monkeypatch.setattr(edition_release, "run_git", lambda root, *words: answers[words[0]])
     monkeypatch.setattr(edition_release, "commit_of", lambda root: commit)
@@ -74,7 +74,7 @@ def test_release_records_files_machines_and_commit(
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
     assert f"{record['commit']}+".startswith(str(edition_2.document["commit"]))
     assert record["tally"] == {name: n for name, n in edition_2.document["tally"].items() if n}
-    # The commit reproduces sources, samples and files for web hosts, so a release omits them.
+    # A release omits page sources, samples and files for web hosts, because they can be built again from its commit.
     assert not list(folder.rglob("*.qmd")) and not (folder / site_paths.EDITIONS).exists()
     assert (report / "data" / "node-a" / "gemm.cpu.csv").is_file() and not list(folder.glob("data/*/"))
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
@@ -101,7 +101,7 @@ def test_links_in_a_released_edition_resolve(
     links = [(page, link) for page in folder.rglob("*.html") for link in local_links(page)]
     assert len(links) > 1000
     assert [f"{page}: {link}" for page, link in links if not (page.parent / link).exists()] == []
-    # The README links into the edition.
+    # The README's section on the edition may link only to files that the edition has.
     linked = re.findall(r"\]\(data/editions/1/(.*?)\)", readme_section(read_record(folder)))
     assert linked and all((folder / name).exists() for name in linked)
 
@@ -114,7 +114,7 @@ def local_links(page: Path) -> set[str]:
 
 
 def disturb(document: dict[str, Any]) -> None:
-    """Put an estimate below its interval, which the linter reports."""
+    """Move an interval above its estimate, which the linter reports as a fault."""
     (case, *_) = next(verdict for verdict in document["verdicts"] if verdict["id"] == "N03")["cases"]
     case["low"] = 2 * case["estimate"]
 
@@ -195,7 +195,7 @@ def test_readme_is_rewritten_only_between_its_marks(release: Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def newest() -> dict[str, Any]:
-    """Record from the project's newest edition."""
+    """Record of the newest edition that the project has released."""
     number = newest_edition()
     assert number is not None
     return record_in_current_words(EDITIONS / str(number))

@@ -1,4 +1,4 @@
-"""Measurement families: they have exhibits for a fleet with GPUs, and none without measurements."""
+"""Measurement families: each has exhibits for a fleet with GPUs, and none for a study without nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fleet(published_with_fleet: Path) -> Evidence:
 
 @pytest.fixture(scope="module")
 def family_exhibits(fleet: Evidence, published_study: Path) -> dict[str, list[Exhibit]]:
-    """Exhibits by family, from the fleet, or from the published nodes if the fleet yields none."""
+    """Exhibits of each family for the fleet, or for the published nodes if the family has none for the fleet."""
     own = Evidence(read_json(published_study / "verdicts.json"), published_study / "data")
     return {family.key: list(family.show(fleet)) or list(family.show(own)) for family in families()}
 
@@ -48,7 +48,7 @@ def find_family(key: str) -> Family:
 
 @pytest.mark.parametrize("key", [family.key for family in families()])
 def test_family_has_complete_exhibits_that_draw_on_a_phone(family_exhibits: dict[str, list[Exhibit]], key: str) -> None:
-    # Only the family of a new experiment may lack exhibits, because there are no data for it yet.
+    # A family that is not in ORDER belongs to a new experiment. It may lack exhibits, because it has no data yet.
     assert family_exhibits[key] or key.replace("-", "_") not in ORDER
     ids = {path.stem for path in (Path(__file__).parents[3] / "report" / "claims").glob("*.yaml")}
     for exhibit in family_exhibits[key]:
@@ -76,7 +76,7 @@ def test_figure_names_are_distinct_and_unreserved(family_exhibits: dict[str, lis
 @pytest.mark.parametrize("key", [family.key for family in families()])
 def test_study_without_nodes_shows_nothing(key: str) -> None:
     names = [exhibit.chart.name for exhibit in find_family(key).show(Evidence(EMPTY, None))]
-    # Only the exhibit on simulated data remains, because it needs no nodes.
+    # The only exhibit allowed without nodes is the exhibit on simulated data, because it needs none.
     assert [name for name in names if name != "checks-simulated"] == []
 
 
@@ -110,7 +110,7 @@ def test_missing_metric_is_listed_with_its_reason(synthetic: Factory) -> None:
         node.point("training", 1e-3, **shared)
         reason = "kernels are no multiple of the steps" if batch > 32 else "no kernels"
         node.point("training", 0.0, metric="kernel_time", status="failed", reason=reason, **shared)
-    # A point without any value is not listed: its own status says why.
+    # The exhibit does not list this point, because it has no value at all, and its own status says why.
     node.point("gemm", 0.0, status="oom", reason="out of memory", params={"m": 9, "n": 9, "k": 9})
     evidence = SimpleNamespace(data=nodes_dataset(synthetic, node), names={node.id: "the machine"})
     (exhibit,) = checks._lacking_exhibit(cast(Evidence, evidence))

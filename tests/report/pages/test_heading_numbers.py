@@ -1,4 +1,4 @@
-"""Numbers in headings are possible values that their intervals support."""
+"""Numbers in headings: a heading prints no impossible number, and none that its interval does not support."""
 
 from __future__ import annotations
 

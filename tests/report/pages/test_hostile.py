@@ -58,7 +58,7 @@ class Hostile(SyntheticNode):
         record["software"].update(
             os=TEXTS["typst"], packages={TEXTS["link"]: TEXTS["mathematics"]}, blas=[{"library": TEXTS["override"]}]
         )
-        # Record texts are limited to one line and a maximum length.
+        # A text in this list may have only one line and 4,000 characters.
         record["left_out"] = [*(text for name, text in TEXTS.items() if name != "lines"), LONG[:4000]]
         record["study"]["commit"] = TEXTS["closing"]
         return record
@@ -173,8 +173,8 @@ def test_hostile_text_keeps_its_neighbours_in_order(report: Path, visit: Visit, 
     places = [boxes_of_place for boxes_of_place in tab.evaluate(ORDER, parts) if all(boxes_of_place)]
     assert places
     for boxes in places:
-        # Each box is to the right of the one before, or on a later line. Boxes on one line may differ by 6 px in
-        # height, as fonts do.
+        # Each part of the text begins to the right of the part before, or on a later line. Parts on the same line may
+        # differ by 6 px in their vertical position, because fonts differ.
         assert all(b[1] > a[1] or b[0] > a[0] + 6 for a, b in pairwise(boxes)), boxes
 
 

@@ -20,16 +20,18 @@ from report.pages.verdict_words import verdict_word
 from tests.report.built_once import loaded_bytes
 from tests.report.pages.conftest import Visit
 
-# One page for each kind of page.
+# An example page for each kind of page.
 KINDS = (
     "index", "claims", "claims/W04", "claims/G15", "claims/N11", "articles/whygpu", "do-i-need-one",
     "measurements/index", "measurements/memory", "machines", "method", "sources", "objections", "glossary", "editions",
 )  # fmt: skip
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true })"
-# Screen widths for one page per kind, and for all pages.
+# WIDTHS: screen widths in pixels at which the pages in KINDS are tested.
+# EVERY: screen widths in pixels at which all other pages are tested.
 WIDTHS, EVERY = (320, 360, 390, 768, 1280, 1920), (320, 768)
-# This script types several texts as `fill` does and reads each output, in a single round trip.
+# This script puts several texts into a field in turn, as Playwright's `fill` does, and reads the output after each. It
+# saves time, because it needs only one round trip to the browser.
 TYPE = """(field, [output, texts]) => texts.map((text) => {
   field.value = text;
   field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -72,7 +74,7 @@ def test_axe_finds_planted_faults(site: Path, visit: Visit) -> None:
 
 
 def test_pages_log_nothing_stay_offline_and_fit_the_screen(site: Path, visit: Visit) -> None:
-    """Load each page only once, because loading takes longest: first on the narrowest screen, which then widens."""
+    """Each page is loaded only once, on the narrowest screen, because loading takes longest. Then the screen widens."""
     page = visit(site / "index.html")
     kinds = {site / f"{kind}.html" for kind in KINDS}
     for path in sorted(site.rglob("*.html")):
@@ -92,7 +94,7 @@ def test_pages_log_nothing_stay_offline_and_fit_the_screen(site: Path, visit: Vi
 def test_every_internal_link_and_anchor_resolves(site: Path) -> None:
     pages = {path: BeautifulSoup(path.read_text(encoding="utf-8"), "html.parser") for path in site.rglob("*.html")}
     pages.pop(site / "page.html")
-    # `report site` adds these files later.
+    # `report site` adds these files after rendering, so links may lead to them although they do not exist yet.
     later = {site / name for name in ("verdicts.json", "verdicts.csv")} | {site / "data"}
     ids = {path: {tag["id"] for tag in page.select("[id]")} for path, page in pages.items()}
     broken = []
@@ -114,9 +116,9 @@ def test_every_internal_link_and_anchor_resolves(site: Path) -> None:
 
 @pytest.mark.parametrize("width", [360, 1280])
 def test_figure_labels_are_large_enough(site: Path, visit: Visit, width: int) -> None:
-    """Labels have at least 12 pixels after the browser chooses and scales the picture."""
+    """The browser picks a drawing for its width and scales it. The labels are then at least 12 pixels high."""
     page = visit(site / "claims" / "N11.html", width)
-    # The browser chooses a lazy picture only when it nears the viewport.
+    # The picture is loaded lazily: the browser picks a drawing only when the picture comes near the viewport.
     page.locator("img.chart").first.scroll_into_view_if_needed()
     page.wait_for_function("() => document.querySelector('img.chart').complete")
     scale = page.evaluate(
@@ -172,7 +174,7 @@ def test_copied_link_keeps_the_slider_state(site: Path, visit: Visit) -> None:
     page.fill(".threshold input[type=number]", "79")
     assert "The claim would be: supported" in page.locator(".threshold output").inner_text()
     page.click("button.copy")
-    expect(page.locator("button.copy")).to_have_text("Copied")  # The clipboard answers asynchronously.
+    expect(page.locator("button.copy")).to_have_text("Copied")  # Waits until the clipboard has answered.
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.url
     reopened = visit(site / "claims" / f"W04.html#{copied.partition('#')[2]}")
@@ -188,7 +190,7 @@ def test_impossible_thresholds_show_the_allowed_range(site: Path, visit: Visit, 
 
 
 def test_slider_agrees_with_python_on_every_claim(site: Path, published_study: Path, visit: Visit) -> None:
-    """Compare the answers at both ends of a slider, next to each change, and at random thresholds."""
+    """The verdicts are equal at both ends of each slider, on both sides of each change, and at random thresholds."""
     document = json.loads((published_study / "verdicts.json").read_text(encoding="utf-8"))
     rng = random.Random(1)
     compared = 0

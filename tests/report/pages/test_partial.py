@@ -36,7 +36,7 @@ def test_pages_and_figures_are_made_from_any_part_of_the_nodes(tmp_path: Path, s
 
 
 def write_one_round(folder: Path, names: list[str], older: bool = False) -> None:
-    """Write these nodes' first round and judge it; older: in an earlier protocol's format."""
+    """Write the first round of these nodes and judge it. older: if true, use the format of an earlier protocol."""
     for name in names:
         record, samples = partial.nodes()[name]
         if older:
@@ -49,7 +49,7 @@ def write_one_round(folder: Path, names: list[str], older: bool = False) -> None
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Study with one round on one machine; few.json has few claims, to render quickly."""
+    """Folder with a study of one round on one machine. few.json has the verdicts on three claims, to render quickly."""
 
     def make(folder: Path) -> None:
         write_one_round(folder, ["laptop"])
@@ -66,7 +66,7 @@ def test_one_round_in_an_earlier_format_makes_all_pages(tmp_path: Path) -> None:
 
 
 class BrokenPageError(Exception):
-    """Defect in a page."""
+    """Error that tests raise while a page or a figure is made."""
 
 
 def study_options(study: Path) -> list[str]:

@@ -21,12 +21,12 @@ from report.pages.figure_data import Evidence
 from report.pages.site_content import Content, build_content
 
 NAMES = ["index", "claims/N01"]
-# This shell command prints the error before a deep stack trace.
+# This shell command fails as Quarto does: it prints an error, and then the calls that led to it.
 FAILS = r"printf 'Starting\nERROR: no such engine\n\n at a\n at b\n at c\n at d\n at e\n' >&2; exit 3"
 
 
 def fake_quarto(folder: Path, version: str = "1.9.1", last: str = "") -> Path:
-    """Write a program that behaves like quarto. last: shell command before it ends."""
+    """Write a program that imitates quarto. last: shell command that the program runs at its end."""
     program = folder / "quarto"
     program.write_text(
         f"""#!/bin/sh
@@ -55,7 +55,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def quarto_free_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Empty folder on PATH; quarto is found nowhere else."""
+    """Empty folder on PATH. An installed Quarto is hidden, so only a quarto that a test puts here is found."""
     place = tmp_path / "bin"
     place.mkdir()
     monkeypatch.delenv("QUARTO_PATH", raising=False)
@@ -114,7 +114,7 @@ def test_quarto_errors_are_passed_on(tmp_path: Path, folder: Path, last: str, me
 
 @pytest.fixture
 def pandoc_pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Pages passed to a stand-in for pandoc that renders none."""
+    """List of the pages that pandoc is asked to render. A stand-in for pandoc adds them, and renders nothing."""
     pages: list[str] = []
     monkeypatch.setattr(pandoc, "render", lambda _, names: pages.extend(names))
     return pages
@@ -169,7 +169,7 @@ def test_project_lists_every_page_and_only_existing_files(content: Content, tmp_
 
 
 def test_each_template_converts_without_warnings(content: Content) -> None:
-    """Turn table attributes off, as Quarto's reader does."""
+    """Pandoc reads the pages without its extension `table_attributes`, as Quarto does."""
     templates = site_sources.template_environment()
     for page in {page.template: page for page in content.pages}.values():
         source = site_sources.page_source(page, templates, content.terms)

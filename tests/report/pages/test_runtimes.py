@@ -1,4 +1,4 @@
-"""The runtime ladder: rungs per request and the runtime on each. All measurements are synthetic."""
+"""The runtime ladder: the time per request on each rung, and its runtime. All measurements are synthetic."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from report.quantities import inference as ladder
 from tests.report.conftest import Factory, SyntheticNode
 from tests.report.figure_evidence import nodes_dataset
 
-# Median ms per request to a synthetic ResNet-50 and BERT-base on all threads, by backend and format.
+# RESNET, BERT: median ms per request to a synthetic ResNet-50 or BERT-base on all threads, by backend and number
+# format.
 RESNET = {
     ("torch", "float32"): 85.0, ("torch", "bfloat16"): 56.0, ("channels_last", "float32"): 70.0,
     ("onnx", "float32"): 41.0, ("openvino", "float32"): 42.0, ("openvino", "bfloat16"): 22.0,
@@ -31,7 +32,7 @@ BERT = {
 
 
 def add_requests(node: SyntheticNode, model: str, times: Mapping[tuple[str, str], float], **more: Any) -> None:
-    """Add requests to one network; `times` in ms."""
+    """Add requests to one network. times: ms per request, by backend and number format."""
     params = {"model": model, "batch": more.pop("batch", 1)}
     for (backend, dtype), time in times.items():
         about = {"threads": 2, **more, "backend": backend, "dtype": dtype, "params": params}
@@ -39,7 +40,7 @@ def add_requests(node: SyntheticNode, model: str, times: Mapping[tuple[str, str]
 
 
 def rung_times(ladder_estimates: Estimates) -> dict[str, tuple[str, str, float]]:
-    """Return runtime, format and ms by rung."""
+    """Map each rung to its runtime, number format and time in ms."""
     return {
         rung: (runtime, dtype, round(1e3 * value))
         for rung, runtime, dtype, value in ladder_estimates.rows("rung", "runtime", "dtype", "estimate")
@@ -47,7 +48,7 @@ def rung_times(ladder_estimates: Estimates) -> dict[str, tuple[str, str, float]]
 
 
 def make_evidence(synthetic: Factory, *nodes: SyntheticNode, published: Sequence[str] = ()) -> Evidence:
-    """Return page evidence for these nodes. published: ids of published nodes; all other nodes are the user's own."""
+    """Return evidence for pages on these nodes. published: ids of published nodes. Other nodes are the user's own."""
     dataset = nodes_dataset(synthetic, *nodes)
     records = [
         {**node.record(), "label": f"CPU {node.id}", "source": "data/nodes" if node.id in published else "here"}
@@ -59,7 +60,7 @@ def make_evidence(synthetic: Factory, *nodes: SyntheticNode, published: Sequence
 
 
 def single_view(synthetic: Factory, node: SyntheticNode) -> View:
-    """Return the view on one node."""
+    """Return the `View`, which has the evidence from a single node, for a study with only this node."""
     (only_view,) = make_evidence(synthetic, node).views
     return only_view
 
@@ -131,7 +132,7 @@ def test_networks_are_ordered_by_group_and_weight_count() -> None:
 
 
 def ladder_finding(evidence: Evidence) -> str | None:
-    """Return the front page's sentence on the ladder."""
+    """Return the front page's sentence on the runtime ladder, or None if the measurements support none."""
     (declared,) = [statement for statement in read_front()["findings"] if statement.get("figure") == "ladder"]
     return Statements(evidence.document, dict(front_page._runtime_facts(evidence)), marks=False).first_that_holds(
         declared["says"]

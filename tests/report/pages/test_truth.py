@@ -26,7 +26,7 @@ from report.pages.site_content import families
 # Random disturbances to try; set TRUTH_SEEDS for more.
 SEEDS = int(os.environ.get("TRUTH_SEEDS", "2"))
 _PERCENT = re.compile(r"(\d[\d,]*(?:\.\d+)?)%")
-# Empty statements: a gain of 1, a range without width, a total where only one exists.
+# Statements without content: "1 times", a range between equal numbers, "all 1" or "none of 1", and words such as "nan".
 _EMPTY = re.compile(
     r"(?<![\d.,])1(?:\.0+)? times|(?<![\d.,])([\d.,]+(?: \S+)?) to \1(?![\d.,])"
     r"|\b(?:[Aa]ll|none of) 1 |\bnan\b|\binf\b|\bNone\b"
@@ -34,7 +34,11 @@ _EMPTY = re.compile(
 
 
 def disturb(evidence: Evidence, change: dict[str, float], seed: int | None = None) -> Evidence:
-    """Multiply the rates of some experiments by a factor, or with a seed, disturb all experiments at random."""
+    """Return a copy of the evidence in which rates are disturbed.
+
+    change: factors for the rates of experiments, by name of the experiment. seed: if it is given, the rates, intervals
+    and round counts of all experiments are also disturbed at random.
+    """
     data = evidence.data
     assert data is not None
     table = data.table.copy()
@@ -61,7 +65,6 @@ def disturb(evidence: Evidence, change: dict[str, float], seed: int | None = Non
 
 
 def exhibit_sentences(exhibit: Exhibit) -> Iterator[str]:
-    """Yield an exhibit's sentences."""
     yield from (exhibit.section, exhibit.chart.title, *exhibit.says)
 
 
@@ -117,7 +120,7 @@ def test_headings_are_distinct_and_name_their_machine(published_evidence: Eviden
         headings += [
             exhibit.section or exhibit.chart.title for exhibit in shown if not exhibit.within or exhibit.section
         ]
-        # With several machines, a figure on a single machine names that machine.
+        # With several machines, the title of each figure on a single machine must name that machine.
         alone = [exhibit for exhibit in shown if exhibit.machine and number > 1]
         assert [
             exhibit.chart.title for exhibit in alone if not any(name in exhibit.chart.title for name in names)

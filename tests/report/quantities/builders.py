@@ -20,9 +20,9 @@ ONE_GPU: dict[str, Any] = {"device": "cuda:0"}
 def add_product(
     node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any
 ) -> SyntheticNode:
-    """Add a GPU product at `rate` FLOP/s, and if `graph` is set, the same product in a graph at `graph` FLOP/s.
+    """Add a GPU product of n x n matrices at `rate` FLOP/s. Every sample reports a clock of 1.5 GHz.
 
-    Every sample reports a 1.5 GHz clock.
+    graph: if it is given, also add the same product in a CUDA graph, at `graph` FLOP/s.
     """
     flop = 2.0 * n**3
     about = {**ONE_GPU, "spread": 0, "flop": flop, "params": {"m": n, "n": n, "k": n}, **more}
@@ -42,9 +42,9 @@ def add_step(node: SyntheticNode, rate: float, batch: int = 32, model: str = "ml
 
 
 def cpu_node(synthetic: Factory, name: str = "node-a", gain: float = 1.0, gpus: int = 0) -> SyntheticNode:
-    """Return a CPU node that by default trains 10 samples/s on one core and 18 on two cores.
+    """Return a CPU node that trains 10 samples/s on one core and 18 on two, in PyTorch and float32.
 
-    With the best library and format it trains 60 samples/s.
+    In its best library and number format, the node trains 60 samples/s. gain: factor for all these rates.
     """
     node = synthetic(name, gpus=gpus)
     for threads, more in ((1, 1.0), (2, 1.8)):
@@ -56,7 +56,7 @@ def cpu_node(synthetic: Factory, name: str = "node-a", gain: float = 1.0, gpus: 
 
 
 def cpu_gpu_node(synthetic: Factory) -> SyntheticNode:
-    """Return `cpu_node` with a GPU, and peaks for both."""
+    """Return `cpu_node` with a GPU. The CPU's peak is measured, and a product serves as the GPU's peak."""
     node = cpu_node(synthetic, gpus=1)
     add_step(node, 900, **ONE_GPU)
     add_step(node, 3000, dtype="bfloat16", **ONE_GPU)
@@ -68,7 +68,7 @@ def add_layer(
     node: SyntheticNode, seconds: float, variant: str = "library", kind: str = "convolution", shape: str = "conv4-3x3",
     **more: Any,
 ) -> SyntheticNode:  # fmt: skip
-    """Add a library call with 1 GFLOP."""
+    """Add the time of a layer with 1 GFLOP. variant: way to compute the layer, such as `library` or `native`."""
     params = {"layer": kind, "shape": shape, "batch": 32, "passes": "forward", "variant": variant}
     about = {**ONE_GPU, "spread": 0.0, "backend": "", "flop": 1e9, **more}
     return node.point("libraries", seconds, params=params, **about)
@@ -78,7 +78,7 @@ def add_copy(
     node: SyntheticNode, seconds: float, size: int, direction: str = "host_to_device", host_memory: str = "pinned",
     **more: Any,
 ) -> SyntheticNode:  # fmt: skip
-    """Add a copy. Directions `both` and `device_to_device` count the bytes twice, as the experiment does."""
+    """Add a copy of `size` bytes. In the directions `both` and `device_to_device`, twice as many bytes move."""
     moved = size * (2 if direction in ("both", "device_to_device") else 1)
     params = {"direction": direction, "size": size, "host_memory": host_memory}
     more = {"spread": 0.0, **more}
@@ -86,9 +86,9 @@ def add_copy(
 
 
 def link_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node with a GPU that copies at 50 GB/s to the device and at 40 GB/s to the host, with 10 µs latency.
+    """Return a node that copies to its GPU at 50 GB/s and from its GPU at 40 GB/s, with a latency of 10 µs per copy.
 
-    Copies in both directions at once reach 75 GB/s.
+    Copies in both directions at once reach 75 GB/s together.
     """
     node = synthetic("node-a", gpus=1)
     for size in (4, 65536, MIB, 16 * MIB, 256 * MIB):
@@ -99,7 +99,7 @@ def link_node(synthetic: Factory) -> SyntheticNode:
 
 
 def add_passes(node: SyntheticNode, footprint: int, rate: float, op: str = "triad", **more: Any) -> SyntheticNode:
-    """Add passes over `footprint` bytes at `rate` bytes/s."""
+    """Add memory passes over `footprint` bytes at `rate` bytes/s. op: operation in the passes, such as `triad`."""
     params = {"op": op, "footprint": footprint}
     return node.point("bandwidth", footprint / rate, params=params, bytes=footprint, **{"spread": 1e-4, **more})
 
@@ -113,7 +113,10 @@ def add_gpu_request(
     node: SyntheticNode, seconds: float, parts: tuple[float, ...] = (), *, device: str = "cuda:0",
     host_memory: str = "pinned", launch: str = "eager", **more: Any,
 ) -> None:  # fmt: skip
-    """Add an offloaded request; `parts` are the seconds on the GPU for h2d, compute and d2h."""
+    """Add a request that a GPU computes.
+
+    parts: the GPU's own seconds for the copy to the GPU, for the computation and for the copy back.
+    """
     shape = {name: more.pop(name, value) for name, value in SQUARE.items()}
     on_gpu = device != "cpu"
     params = {**shape, "host_memory": host_memory if on_gpu else "none", "launch": launch}
@@ -132,7 +135,7 @@ def add_load(
     node: SyntheticNode, rate: int, service: str = "classifier", seconds: int = 4, cores: int = 2,
     device: str = "cpu", spread: float = 1e-3, backend: str = "torch", dtype: str = "float32", **metrics: float,
 ) -> SyntheticNode:  # fmt: skip
-    """Add a server under load, with metrics by name."""
+    """Add measurements of a server that receives `rate` requests per second. metrics: value of each metric."""
     runtime = {"backend": backend, "dtype": dtype}
     params = {"service": service, "requests_per_s": rate, "cores": cores, "seconds": seconds}
     for name, value in metrics.items():
@@ -141,13 +144,13 @@ def add_load(
 
 
 def add_tails(node: SyntheticNode, by_rate: Mapping[int, float], **more: Any) -> SyntheticNode:
-    """Add 99th percentile latencies; `by_rate` maps requests per second to seconds."""
+    """Add 99th percentile latencies of a server. by_rate: seconds, by requests per second."""
     for rate, seconds in by_rate.items():
         add_load(node, rate, p99_latency=seconds, **more)
     return node
 
 
-# For each model: weight count, and seconds per CPU request in PyTorch and in ONNX Runtime.
+# For each model: number of weights, seconds per CPU request in PyTorch, and seconds per CPU request in ONNX Runtime.
 MODELS = {"mlp": (3e5, 50e-6, 25e-6), "gpt-1m": (1e6, 4e-3, 2e-3), "gpt-10m": (1e7, 40e-3, 30e-3),
           "gpt2": (8.5e7, 0.4, 0.2)}  # fmt: skip
 
@@ -178,7 +181,8 @@ def add_run(
 ) -> SyntheticNode:  # fmt: skip
     """Add a sustained run.
 
-    seconds: time per call in each sample. beside: functions that compute the values of a column from round and sample.
+    seconds: time per call in each sample. beside: for each column to replace, a function that computes its value from
+    the round and the sample.
     """
     start = len(node.rows)
     node.point("sustained", 1.0, params={"load": load, "extent": extent}, dtype=dtype, device=device, rounds=rounds,
@@ -191,7 +195,7 @@ def add_run(
 
 
 def slowing_times(loss: float, each: float = 1.25, samples: int = 100, noise: float = 0.0) -> list[float]:
-    """Return sample times whose rate falls evenly by `loss`, from the first tenth to the last."""
+    """Return the time of each sample. The rate falls by the fraction `loss` in all, in equal steps after each tenth."""
     course = np.clip((np.arange(samples) // (samples // 10)) / 9, 0, 1)
     return list(each / (1 - loss * course) * np.exp(noise * np.random.default_rng(7).standard_normal(samples)))
 
@@ -218,7 +222,7 @@ PREDICTED = 1.0 + 100 * (0.01 + 0.001) + 50 * 0.004
 
 
 def add_job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, **more: Any) -> SyntheticNode:
-    """Add a job; with `flop`, the job trains a network."""
+    """Add a whole job. If `flop` is not 0, the job trains a network, and times and counts of its parts are added."""
     more = {"threads": 2, "spread": 0, "params": {"job": name}, **more}
     node.point("time-to-train", {"job_time": seconds, **(PARTS if flop else {})}, **more)
     exact = {**more, "spread": 0}
@@ -227,13 +231,13 @@ def add_job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, *
     return node.point("time-to-train", flop, metric="job_flop", unit="FLOP", **exact) if flop else node
 
 
-# The study's jobs, with networks and with scikit-learn.
+# Names of the study's jobs. Some train networks, and the others train models of scikit-learn.
 TASKS = {"digits-mlp", "digits-cnn", "mnist-resnet", "table-net", "text-classifier", "bytes-gpt", "table-boosting",
          "digits-boosting", "digits-logistic"}  # fmt: skip
 
 
 def all_jobs_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node with known rates and all jobs, including two formats and scikit-learn."""
+    """Return a node with known training rates and all jobs. One job runs in two number formats, one in scikit-learn."""
     node = synthetic("node-a")
     for model, rate in (("gpt", 200), ("cnn", 100)):
         add_training(node, rate, model=model, dtype="bfloat16")
@@ -249,9 +253,10 @@ def add_accuracies(
     device: str = "cpu", data: str = "digits", reached: float = 1.0, rounds: int = 1, epochs: int = 30,
     **others: Sequence[float],
 ) -> SyntheticNode:  # fmt: skip
-    """Add runs with test accuracies by seed.
+    """Add training runs with several seeds.
 
-    validation: validation accuracy for all seeds, by default the mean test accuracy.
+    test: test accuracy for each seed. validation: validation accuracy, equal for all seeds; by default it is the mean
+    test accuracy.
     """
     mean = sum(test) / len(test)
     metrics: dict[str, Sequence[float]] = {
@@ -283,7 +288,7 @@ def add_curve(
     apart: float = 1e-4,
     **more: Any,
 ) -> None:
-    """Add a model's loss curve on a device; `agrees` is 1 for each round in which the losses agree, and 0 otherwise."""
+    """Add a model's loss curve on the GPU. agrees: for each round, 1 if its losses agree with the reference, else 0."""
     about = {"params": {"model": model, "batch": 8, "steps": steps}, "device": "cuda:0", "spread": 0, "unit": "1",
              "status": status, "reason": "" if status == "ok" else "why", "rounds": len(agrees), **more}  # fmt: skip
     if status not in ("ok", "wrong"):

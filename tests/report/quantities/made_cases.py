@@ -20,11 +20,13 @@ DatasetOf = Callable[[NodeBuilder], Dataset]
 
 @dataclass(frozen=True)
 class Case:
-    """Expected estimates from a quantity in a scope.
+    """Expected estimates of a quantity in a scope.
 
-    estimate: value in the only row, or the values by the labels `by`, or None if there is no row. width: type of the
-    interval (open, exact or unknown), or `any` if it may be open or exact. low, high: ends of the interval, if known.
-    labels: all labels in the only row. sources: experiments used, by default those that the quantity declares.
+    estimate: value in the only row, or values by the labels `by`, or None if no row is expected.
+    width: type of the interval: open, exact or unknown, or `any` if it may be open or exact.
+    low, high: ends of the interval, which replace `width`. If only one end is given, the other end must be nan.
+    labels: all labels of the only row.
+    sources: experiments whose rows the estimates use, by default those that the quantity declares.
     """
 
     name: str
@@ -69,7 +71,7 @@ class Case:
 
 
 def case(name: str, estimate: Any, **more: Any) -> Case:
-    """Make a case; arguments that `Case` has no field for are scope labels."""
+    """Make a case. Arguments that are no fields of `Case` become labels of its scope."""
     fields = {key: more.pop(key) for key in list(more) if key in Case.__dataclass_fields__}
     if isinstance(fields.get("by"), str):
         fields["by"] = (fields["by"],)

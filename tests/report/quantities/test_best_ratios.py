@@ -1,4 +1,4 @@
-"""Ratios of GPU to CPU: each side's best rate at equal and at best precision, with its library named."""
+"""Ratios of GPU to CPU rates: each device uses its best library, in equal number formats or in its best format."""
 
 from __future__ import annotations
 

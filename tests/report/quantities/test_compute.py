@@ -54,14 +54,14 @@ test_products = case_test(
     case("gemm.peak_share", 30 / 80, **_CPU, backend="torch", threads=2),
     case("gemm.scaling_efficiency", 30 / 40, **_CPU, backend="best", threads=2),
     case("peak.mac_per_cycle", 40.0, threads=2),
-    # The quantity covers one thread only, although two thread counts were measured.
+    # The node also measured this peak on two threads, but the quantity uses only one thread.
     case("peak.scalar_mac_per_cycle", {1: 2.0}, by="threads"),
 )
 
 
 def test_clock_falling_with_the_rate_does_not_widen_their_ratio(synthetic: Factory) -> None:
     node = add_product(add_product(synthetic(gpus=1), 3e12), 3e12, n=1024)
-    for row in node.rows:  # throttled a little more in every round
+    for row in node.rows:  # Times grow and the clock falls from round to round, as on a throttled GPU.
         row["value"] *= 1 + 0.1 * row["round"] + 1e-5 * row["sample"] * row["round"]
         row["clock_mhz"] /= 1 + 0.1 * row["round"]
     data = evidence(synthetic, node)
@@ -163,11 +163,11 @@ def ladder_node(synthetic: Factory) -> SyntheticNode:
         add_rate(100 * gain, steps=40 * gain, backend="torch", threads=threads)
         add_rate(240 * gain, steps=60 * gain, backend="onednn", threads=threads)
         add_rate(480 * gain, backend="onednn", threads=threads, dtype="bfloat16")
-    add_rate(500, backend="blis")  # the fastest on one core, but not measured on all cores
-    add_rate(3000, **ONE_GPU)  # the launch takes two thirds of the time
+    add_rate(500, backend="blis")  # This is the fastest on one core, but not measured on all cores.
+    add_rate(3000, **ONE_GPU)  # The launch takes two thirds of this time; the graph below avoids it.
     add_rate(9000, metric="graph_time", **ONE_GPU)
     add_rate(90000, dtype="bfloat16", **ONE_GPU)
-    # These points are on no rung, because they have another shape, batch or model.
+    # No rung of the ladder uses these points, because their shape, batch or model is not that of the ladder.
     add_rate(1e6, 2000, backend="onednn")
     add_step(node, 1e9, batch=64)
     add_step(node, 1e9, model="gpt")
@@ -200,12 +200,13 @@ def libraries_node(synthetic: Factory) -> SyntheticNode:
     node = add_layer(add_layer(add_layer(synthetic(gpus=1), 1e-3), 6e-3, "native"), 0.5e-3, "searched")
     add_layer(add_layer(node, 0.25e-3, dtype="tf32"), 2e-3, "native", dtype="tf32")
     add_layer(add_layer(node, 1e-3, kind="lstm", shape="256"), 0.9e-3, "native", kind="lstm", shape="256")
-    add_layer(node, 5e-3, kind="lstm", shape="512")  # no counterpart
+    add_layer(node, 5e-3, kind="lstm", shape="512")  # No other variant computes this shape, so it has no gain.
     add_layer(add_layer(node, 1e-2, device="cpu"), 3e-2, "native", device="cpu")
     for variant, seconds in (("library", 1e-3), ("tiled", 8e-3), ("naive", 2e-2)):
         add_layer(node, seconds, variant, "product", "1024")
     add_layer(node, 0.2e-3, "library", "product", "1024", dtype="tf32")
-    # Launches on the host dominate short products, so graphs time them; longer products have no graph.
+    # Launches by the host dominate the times of short products, so these are timed in a graph as well. Longer products
+    # have no graph times.
     for seconds, more in ((8e-6, {}), (32e-6, {"metric": "graph_time"})):
         add_layer(node, max(seconds, 32e-6), "library", "product", "512", **more)
         add_layer(node, seconds / (1 if not more else 8), "library", "product", "512", dtype="tf32", **more)
@@ -222,17 +223,17 @@ test_libraries = case_test(
     case("libraries.gain", {"native": 6.0}, by="variant", **_LAYER, dtype="float32"),
     case("libraries.gain", 8.0, **_LAYER, dtype="tf32"),
     case("libraries.gain", {"256": 0.9}, by="shape", layer="lstm"),
-    case("libraries.gain", {"tiled": 8.0}, by="variant", **_PRODUCT),  # this project's faster kernel
+    case("libraries.gain", {"tiled": 8.0}, by="variant", **_PRODUCT),  # The gain is over `tiled`, which beats `naive`.
     case("libraries.gain", 3.0, device="cpu"),
     case("libraries.matrix_unit_gain", 5.0, **_PRODUCT),
-    case("libraries.matrix_unit_gain", 2.0, **_LAYER),  # `searched` is the best variant without matrix units
+    case("libraries.matrix_unit_gain", 2.0, **_LAYER),  # Without matrix units, `searched` is the fastest variant.
     case("libraries.matrix_unit_gain", 8.0, layer="product", shape="512"),
     case("libraries.gain", {"naive": 2.0}, by="variant", layer="product", shape="512"),
 )
 
 
 def vulkan_node(synthetic: Factory) -> SyntheticNode:
-    """Return a GPU node with the study's kernel and library products, one in the same shape and format."""
+    """Return a GPU node with the study's own kernel and with library products, one in the kernel's shape and format."""
     node = synthetic("node-a", gpus=1)
     about: dict[str, Any] = {"flop": 2.0 * 2048**3, "spread": 1e-4}
     node.point("without-cuda", 4e-3, backend="cuda", params={"kernel": "naive", "n": 2048}, **about, **ONE_GPU)
@@ -246,7 +247,7 @@ test_without_cuda = case_test(vulkan_node, case("without_cuda.naive_over_library
 
 def inference_node(synthetic: Factory) -> SyntheticNode:
     node = all_models_node(synthetic, gpus=1)
-    add_request(node, "mlp", 20e-6, threads=1, backend="onnx")  # fastest; no one-thread counterpart
+    add_request(node, "mlp", 20e-6, threads=1, backend="onnx")  # The fastest, but PyTorch has no time on one thread.
     add_request(node, "mlp", 1e-3, batch=32, threads=2)
     add_request(node, "mlp", 40e-6, threads=2, backend="inductor")
     add_request(node, "mlp", 10e-6, threads=2, backend="onnx", dtype="int8")
@@ -267,7 +268,7 @@ test_inference = case_test(
     case("inference.latency_s", 20e-6, **_MLP, batch=1, backend="best", detail="onnx, 1 thread",
          sources=("inference",)),
     case("inference.fastest_p99_s", 2e-3, model="gpt-1m", detail="float32, onnx, 2 threads"),
-    # A 99th percentile needs at least 100 samples per round.
+    # A 99th percentile needs at least 100 samples per round, so batch 32 has none.
     case("inference.fastest_p99_s", {2: 198e-6 * 1.01**2}, by="batch", device="cpu", model="mlp", batch=[2, 32]),
     case("inference.onnx_gain", {2: 2.0}, by="threads", model="mlp"),
     case("inference.int8_gain", 2.5),
@@ -275,7 +276,8 @@ test_inference = case_test(
 )  # fmt: skip
 
 
-# Each thread adds 1 GFLOP/s, up to 50,000 threads.
+# FULL: number of threads that fill the invented chip. Up to this number, each thread adds 1 GFLOP/s.
+# COUNTS: thread counts that are measured.
 FULL = 50_000
 COUNTS = (1, 32, 1024, 8192, 16384, 32768, 65536, 1048576)
 
@@ -287,7 +289,7 @@ def add_work(node: SyntheticNode, seconds: float, kernel: str, device: str = "cu
 
 
 def chip_node(synthetic: Factory, counts: tuple[int, ...] = COUNTS, power: float = 1.0, spread: float = 1e-3) -> Any:
-    """Return a node with this chip; with `power` below 1, threads slow each other down."""
+    """Return a node with a chip that FULL threads fill. If `power` is below 1, its threads slow each other down."""
     node = synthetic("node-a", gpus=1)
     for threads in counts:
         seconds = 1e6 * threads / (GIGA * min(threads, FULL) ** power)
@@ -299,7 +301,8 @@ def parallelism_node(synthetic: Factory) -> SyntheticNode:
     node: SyntheticNode = chip_node(synthetic)
     for paths, seconds in ((1, 1e-3), (8, 7e-3), (32, 24e-3)):
         add_work(node, seconds, "paths", paths=paths)
-    # Vector units execute every path; beyond 20 paths scalar code is faster.
+    # Vector code executes every path, so its time grows with their number. Scalar code always takes the same time, so
+    # it is faster beyond 20 paths.
     for paths in (1, 8, 32):
         add_work(node, 1e-4 * paths, "paths", "cpu", paths=paths, backend="llvm")
         add_work(node, 2e-3, "paths", "cpu", paths=paths, backend="llvm-scalar")
@@ -308,10 +311,10 @@ def parallelism_node(synthetic: Factory) -> SyntheticNode:
 
 test_parallelism = case_test(
     parallelism_node,
-    # 90% of the best rate lies between the measured shares 0.655 and 1.
+    # 32,768 threads reach 0.655 of the best rate and 65,536 threads all of it, so 90% lies between these counts.
     case("parallelism.threads_for_90_percent", 32768 * 2 ** (np.log(0.9 / 0.65536) / np.log(1 / 0.65536)), low=32768,
          high=65536, rel=0.02),
-    # Linearity covers only thread counts up to half of those that fill the chip.
+    # Linearity is relative to one thread, and is computed only up to half of FULL.
     case("parallelism.linearity", dict.fromkeys(COUNTS[1:5], 1.0), by="in_flight", rel=0.01),
     case("parallelism.divergence_cost", {8: 7, 32: 24}, by="paths", device="gpu", rel=0.01),
     case("parallelism.divergence_cost", 20, device="cpu", paths=32, detail="llvm-scalar", rel=0.01),
@@ -336,8 +339,8 @@ def test_bracket_around_90_percent(
 
 
 def test_contending_threads_are_not_linear(synthetic: Factory) -> None:
-    # The best rate equals that of 1,951 unhindered threads. 1,024 threads exceed half of them, so only 32 threads
-    # count.
+    # At the rate of one thread alone, about 1,950 threads would reach the best rate. Linearity is computed up to half
+    # that number, so for 32 threads, but not for 1,024.
     case("parallelism.linearity", 32**-0.3, rel=0.02).check(evidence(synthetic, chip_node(synthetic, power=0.7)))
 
 
@@ -345,7 +348,7 @@ METHODS = ("cell_order", "permuted", "summation", "split_k", "threads", "librari
 
 
 def numerics_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node with products whose results differ, and with counts of models."""
+    """Return a node with products whose results differ by method and round, and with operation counts of two models."""
     node = synthetic("node-a", gpus=1)
     once: dict[str, Any] = {"unit": "1", "samples": 1}
 
@@ -379,12 +382,12 @@ test_numerics_and_counts = case_test(
     case("numerics.spread_across_cells_ulp", {"cell_order": 0, "permuted": 1}, by="method", width="any", **_DEFAULT),
     case("numerics.spread_within_cell_ulp", {name: ulp for ulp, name in enumerate(METHODS) if 1 < ulp < 6}, by="method",
          **_DEFAULT),
-    # A spread is never negative.
+    # A spread is never negative, so its interval ends at 0.
     case("numerics.spread_within_cell_ulp", 2.5513, dtype="bfloat16", low=0, high=6.6172),
     case("numerics.determinism", {"8x8x8": 4, "9x9x9": 4}, by="shape", over="calls", n=[8, 9], width="exact"),
     case("numerics.determinism", {"calls": 1}, by="over", n=10, width="unknown"),
     case("numerics.determinism", {"8x8x8": 1, "9x9x9": 3}, by="shape", over="rounds", width="exact"),
-    # Counts are exact, even from one round.
+    # Counts of operators and levels in a model are exact, even if they come from one round.
     case("sequential.parallel_width", 262, level="widest", **_WIDTH),
     case("sequential.parallel_width", 512, model="lstm-32", level="median", width="exact"),
     case("sequential.dependent_levels", {"operators": 5, "operators, sums as trees": 29}, by="counted", **_WIDTH),
@@ -393,7 +396,10 @@ test_numerics_and_counts = case_test(
 
 
 def recurrent_dataset(synthetic: Factory, flop: float) -> Dataset:
-    """Return evidence with a GPU gain of 2 on the LSTM and 20 on the transformer, at batch 16."""
+    """Return evidence in which a GPU speeds up the LSTM 2 times and the transformer 20 times, both at batch 16.
+
+    flop: operations in a step of the LSTM.
+    """
     node = synthetic(gpus=1)
     for model, batch, gain, work in (
         ("lstm-128", 16, 2.0, flop), ("gpt-1m", 16, 20.0, 1.1e9), ("gpt-1m", 256, 100.0, 17.6e9), ("mlp", 32, 1.0, 1e9),

@@ -1,4 +1,4 @@
-"""Convergence and equivalence: rules choose runs, intervals are over seeds and cover the truth."""
+"""Quantities on convergence and equivalence: the choice of learning rates, and intervals that come from seeds."""
 
 from __future__ import annotations
 
@@ -21,13 +21,17 @@ BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
 
 
 def add_sweep(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
-    """Add runs. The best rate is twice the linear rate and gives the accuracy 0.96 - 0.01 log2(batch / 8)."""
+    """Add runs at several learning rates for each batch size.
+
+    The best rate is twice the rate of the linear rule, which is batch / 32. The accuracy at the best rate is
+    0.96 - 0.01 log2(batch / 8).
+    """
     random = np.random.default_rng(3)
     for place, batch in enumerate((8, 32, 128)):
         best = batch / 16
         for rate in sorted({1.0, batch / 32, best, 4 * best}):
             centre = 0.96 - 0.02 * place - 0.02 * abs(np.log2(rate / best))
-            # Test accuracy varies by seed, validation accuracy only by rate.
+            # The test accuracy differs between seeds, but the validation accuracy is the same for all seeds.
             add_accuracies(node, batch, rate, centre + 0.001 * random.standard_normal(seeds), centre, **more)
     return node
 
@@ -49,7 +53,7 @@ def test_each_rule_chooses_a_rate_per_batch(dataset_of: DatasetOf) -> None:
 @pytest.mark.parametrize(
     ("batch", "tried", "expected"),
     [
-        # Validation chooses the rate, the test set judges it.
+        # The rate with the best validation accuracy is chosen, and its test accuracy is the result.
         (32, {0.5: (0.97, 0.80), 1.0: (0.90, 0.95), 2.0: (0.91, 0.90)}, (0.90, "1 times the base rate")),
         (64, {1.0: (0.7, 0.7), 2.0: (0.8, 0.8), 4.0: (0.9, 0.9)},
          (0.90, "4 times the base rate, the edge of what was tried")),
@@ -89,7 +93,7 @@ def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tup
 
 def test_equal_updates_compare_batches_with_different_epochs(synthetic: Factory) -> None:
     node = synthetic()
-    # Accuracy falls with the batch at equal epochs, and rises by 0.01 per doubling at equal updates.
+    # For each doubling of the batch, the accuracy falls by 0.01 at equal epochs, and rises by 0.01 at equal updates.
     for place, batch in enumerate((16, 64, 256)):
         fell, rose = 0.95 - 0.02 * place, 0.90 + 0.02 * place
         add_accuracies(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
@@ -146,8 +150,8 @@ def test_noisy_machine_does_not_widen_a_quiet_machines_interval(synthetic: Facto
     assert alone == [both.filter(node="node-a").rows("low", "high")] and len(both) > len(alone[0]) > 0
 
 
-# For each name: arguments for the fourth model's curve, and the expected estimate, low end (None: below the estimate)
-# and detail.
+# For each name: arguments for the curve of the fourth model, and the expected estimate, lower end of its interval and
+# detail. A lower end of None means any value below the estimate.
 FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "agrees": ({}, (1, 1, "4 models")),
     "differs": ({"agrees": DIFFER}, (0.75, 0.75, "4 models, differing: tabular")),

@@ -1,4 +1,4 @@
-"""Fits recover a machine's numbers from its kernels."""
+"""Fits recover a machine's peak, bandwidth, launch cost and cache speed from the times of its kernels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TRUTH = {"peak": 0.8, "bandwidth": 0.7, "launch": 2e-5, "cache": 4.0}
 
 
 def make_kernels(seed: int, n: int = 80, operators: int = 3, noise: float = 0.05) -> Kernels:
-    """Make kernels for a machine below its ceilings, with launch cost and a fast cache."""
+    """Make random kernels whose times follow the numbers in TRUTH, with noise."""
     random = np.random.default_rng(seed)
     moved = 10 ** random.uniform(4, 9, (n, operators))
     names = np.array([f"gemm|{number}" for number in range(n)])
@@ -43,7 +43,7 @@ def test_rounds_are_fitted_separately_from_the_medians_fit() -> None:
     rounds[2].seconds = rounds[2].seconds * 1.3
     first, second, slow = fit_numbers(rounds, NUMBERS, [{**START, "launch": 3e-5}, START])
     assert first == second == pytest.approx(TRUTH, rel=1e-6)
-    # In the third round all times are 1.3 times as long, so kernels reach smaller shares and launches take longer.
+    # In the third round all times are 1.3 times as long, so peak and bandwidth are lower and launches take longer.
     assert slow == pytest.approx(
         {"peak": 0.8 / 1.3, "bandwidth": 0.7 / 1.3, "launch": 2e-5 * 1.3, "cache": 4.0}, rel=1e-6
     )

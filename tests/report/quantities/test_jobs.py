@@ -52,17 +52,18 @@ def sustained_node(synthetic: Factory) -> SyntheticNode:
         clock_mhz=lambda _, i: 1980.0 if i < 18 else 1500.0,
         temperature_c=lambda _, i: 40.0 + i, power_w=lambda number, i: 600.0 + number if i >= 18 else 100.0,
     )  # fmt: skip
-    # The first utilisation readings are low, because the counter also averages over the time before the run.
+    # The first readings of `one_block` are low, because the counter also averages over the time before the run.
     low: dict[str, Any] = {"seconds": [1.0] * 10, "rounds": 3, "extent": 64, "flop": 1e9}
     add_run(node, "one_block", utilisation=lambda _, i: 0.3 if i < 5 else 1.0, **low)
     add_run(node, "differs", utilisation=lambda number, _: 0.5 + 0.02 * number, **low)
     add_run(node, "one_round", utilisation=lambda *_: 1.0, **{**low, "rounds": 1})
-    # This rate is low relative to the fastest product in the same format; products in other formats do not count.
+    # This run is slow compared with the fastest product in its own format, float16. The product in float8 is not used
+    # for the comparison.
     add_run(node, "products", [10.0] * 10, utilisation=lambda *_: 1.0, rounds=3, dtype="float16", extent=1)
     shape: dict[str, Any] = {"params": {"m": 64, "n": 64, "k": 64}, "flop": 1e12, **ONE_GPU}
     node.point("gemm", 1.0, dtype="float16", **shape)
     node.point("gemm", 0.01, dtype="float8_e4m3fn", **shape)
-    # Power times time is the fallback if no counter exists.
+    # This energy is power times time. It is not used, because the GPU has an energy counter.
     add_energy(node, "training", 0.1, ADDED, params={"model": "mlp", "batch": 64}, **ONE_GPU)
     for device, dtype, energy in (("cpu", "float32", 6.0), ("cuda:0", "float32", 3.0), ("cuda:0", "bfloat16", 2.0)):
         add_energy(node, "training", energy, params=_STEP, device=device, dtype=dtype)
@@ -118,7 +119,7 @@ def whole_job_nodes(synthetic: Factory) -> list[SyntheticNode]:
     for row in node.rows:
         if row["metric"] == "reached_share" and row["round"] == 1 and "table-net" in row["params"]:
             row["value"] = 0.0
-    # One round has twice the steps and twice the time, so the prediction is equally good.
+    # In round 2, the job has twice the steps and takes twice the time, so its prediction is equally good.
     doubled = add_job(add_training(synthetic("node-b"), 200), "bytes-gpt", 2.0, 100 * GIGA)
     for row in doubled.rows:
         if row["round"] == 2 and row["metric"] in ("job_time", "steps", "forward_passes", "job_flop"):
@@ -141,7 +142,7 @@ test_jobs = case_test(
     # 100 GFLOP at 200 GFLOP/s take 0.5 s, a quarter of the measured 2 s.
     case("time_to_train.prediction_error", 0.75, job="bytes-gpt", **_RATED, **_A),
     case("time_to_train.prediction_error", 0.75, node="node-b", low=0.75, high=0.75, **_RATED),
-    # If the sign of an error is uncertain, its interval begins at zero.
+    # The error is an absolute value, so its interval begins at zero if its sign is uncertain.
     case("time_to_train.prediction_error", 0.0450, node="node-e", low=0, high=0.7237, **_JOBS),
     case("time_to_train.ratio", 60, baseline="laptop", precision="best", sources=("training",), width="any",
          labels={"node": "node-d", "device": "cuda:0", "baseline": "laptop", "precision": "best", "runtime": "torch",
@@ -150,7 +151,8 @@ test_jobs = case_test(
 
 
 NANOGPT, RESNET = "nanoGPT on Shakespeare", "ResNet-50 on ImageNet"
-# As published: 6 FLOP per weight and token, or the run's own figure.
+# Total FLOP by published run. The publication gives the total, or the total is 6 FLOP per weight and token in a
+# transformer, and 6 FLOP per multiply-add and image in a convolutional network.
 FLOP = {
     NANOGPT: 6 * (12 * 6 * 384**2) * 5000 * 64 * 256,
     RESNET: 6 * 3.8e9 * 60e4 * 256,
@@ -160,7 +162,8 @@ FLOP = {
     "Pythia-1.4B": 6 * 1.2086e9 * 299.89e9,
     "Llama 2 70B": 6 * 70e9 * 2e12,
     "Alpaca 7B fine-tune (at most)": 6 * 7e9 * 52e3 * 3 * 512,
-    # 90% of steps have 128 tokens, the rest 512; the blocks have 85 million parameters.
+    # BERT trains 90% of its steps on sequences of 128 tokens and 10% on 512, on average 166.4. Its blocks have 84.9e6
+    # parameters.
     "BERT base": 6 * 84.9e6 * 256e6 * 166.4,
 }
 
@@ -172,14 +175,15 @@ def published_run_nodes(synthetic: Factory) -> list[SyntheticNode]:
     add_training(node, 250, model="gpt2", backend="onednn", spread=1e-3)
     add_training(node, 150, model="cnn")
     add_training(node, 9000, dtype="bfloat16", **ONE_GPU)
-    # Neither family uses these rates: they have another family, one thread, or plain loops.
+    # No run uses these three rates: the first is for a model in neither family, the second for one thread, and the
+    # third for plain loops.
     add_training(node, 1e6, model="mlp")
     add_training(node, 1e6, threads=1)
     add_training(node, 1e6, model="cnn", backend="simd")
-    # Whole jobs take twice their derived time at every size.
+    # Whole jobs of every size take twice the time that their operations and the best rate give.
     for number, name in enumerate(TRANSFORMERS):
         add_job(node, name, 2 * 10.0**number, 250 * GIGA * 10.0**number)
-    return [node, add_training(other, 8000, **ONE_GPU)]  # GPU only
+    return [node, add_training(other, 8000, **ONE_GPU)]  # This node has a rate only on its GPU.
 
 
 def hours_at(name: str, rate: float) -> float:
@@ -188,7 +192,7 @@ def hours_at(name: str, rate: float) -> float:
 
 TRANSFORMERS = [name for name, family in FAMILY_OF.items() if family == "transformer"]
 _SERVERS = 2 * 6 * 70e9 * 2e12 / (250 * GIGA) / (90 * 86400)
-# No whole job ran on a GPU, so derived GPU times have no interval.
+# No whole job ran on a GPU, so the times derived for GPUs have no interval.
 _OPEN: dict[str, Any] = {"width": "unknown", "sources": ("training",)}
 test_published_runs = case_test(
     published_run_nodes,
@@ -204,7 +208,7 @@ test_published_runs = case_test(
     case("ladder.nodes_for_90_days", {size: 6 * size * tokens / (9000 * GIGA) / (90 * 86400) for size, tokens in
          ((7e9, 2e12), (70e9, 2e12), (405e9, 15.6e12))}, by="parameters", node="node-a", device="gpu", rel=0.02,
          **_OPEN),
-    # A server with 128 such cores replaces 64 nodes with two cores each.
+    # A server with 128 cores like those of the node replaces 64 nodes, which have two cores each.
     case("ladder.servers_for_90_days", _SERVERS * 2 / 128, parameters=70e9, evidence="scaled"),
     case("time_to_train.held_out", dict.fromkeys(TRANSFORMERS, 1.0), by="job", width="any"),
 )  # fmt: skip
@@ -222,7 +226,7 @@ def test_correction_interpolates_but_does_not_extrapolate() -> None:
 
 
 def test_held_out_job_interval_has_its_stated_coverage() -> None:
-    """Draw jobs around a line: the interval of a held-out job misses it in about one draw in a hundred."""
+    """If jobs scatter about a line, the interval for a held-out job contains the job in about 99 of 100 draws."""
     draw = np.random.default_rng(7)
     flop, covered = np.logspace(10, 14, 9), []
     for _ in range(400):
@@ -242,7 +246,7 @@ def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
 
 
 def test_run_flop_match_publications_and_are_spaced(dataset_of: DatasetOf) -> None:
-    """Runs are spaced so that doubling the rate moves a boundary by at most two runs."""
+    """Each run has over twice the FLOP of the run two before it, so doubling the rate reaches at most two more runs."""
     flop = {run.name: total_flop(run, dataset_of(published_run_nodes)) for run in RUNS}
     assert {name: flop[name] for name in FLOP} == pytest.approx(FLOP, rel=0.02)
     totals = list(flop.values())
@@ -263,9 +267,9 @@ _NEEDED: dict[str, Any] = {"name": "several_devices.gpus_needed", "width": "exac
 test_several_devices = case_test(
     several_devices_node,
     case("training.memory_model_error", {"cuda:0": -0.2, "cpu": 1.0}, by="device", rel=0.02, sources=("training",)),
-    # 405e9 parameters at 16 bytes on devices with 80e9 bytes.
+    # The model has 405e9 parameters of 16 bytes each, and a device has 80e9 bytes.
     case(estimate=81, model="Llama 3.1 405B", accelerator="NVIDIA H100 SXM5", **_NEEDED),
-    # 16e6 bytes for state and 32 samples at 1e9 bytes on a measured device with 20e9 bytes.
+    # The state takes 16e6 bytes and each of 32 samples takes 1e9 bytes. The measured device has 20e9 bytes.
     case(estimate=2, model="MLP on digits", accelerator="Synthetic GPU, measured here",
          detail="weights, gradients, moments and a batch of 32 take 1.6 times one", **_NEEDED),
 )  # fmt: skip
@@ -296,17 +300,17 @@ test_prices = case_test(
     *(case("price.cpu_over_gpu_per_request", CORE * cores / T4, service="classifier", requests_per_s=load,
            width="exact", detail=f"{cores} cores of c7a.large against g4dn.xlarge; float32, held at {limit} requests/s")
       for load, cores, limit in ((1, 2, 5), (5, 2, 5), (10, 4, 20), (20, 4, 20))),
-    # At equal core counts the fastest runtime is named.
+    # If several runtimes serve the load on equally few cores, the fastest is named.
     case("price.cpu_over_gpu_per_request", CORE * 2 / T4, service="text-classifier", requests_per_s=5,
          cpu_runtime="onnx", width="exact",
          detail="2 cores of c7a.large against g4dn.xlarge; int8, held at 10 requests/s"),
     case("price.cpu_over_gpu_per_request", CORE * 4 / T4, service="text-classifier", requests_per_s=20,
          cpu_runtime="other", width="exact"),
-    # A service that misses the deadline has no price. A service that may meet it has a price without an interval.
+    # A service that misses the deadline has no price. A service that may meet it has a price, but without an interval.
     case("price.cpu_over_gpu_per_request", None, service="slow"),
     case("price.cpu_over_gpu_per_request", CORE * 2 / T4, service="unsure", requests_per_s=5, width="unknown"),
     case("price.speedup_over_price_ratio", 90 * 4 * CORE / HIRED, precision="best", rel=0.01),
-    # Less traffic delays the break-even.
+    # With less traffic, serving takes longer to use as many GPU hours as training did.
     case("serving.break_even_days", {_TOKENS / share: _DAYS * share for share in (1, 10, 100)}, by="traffic",
          width="any", sources=()),
 )  # fmt: skip
@@ -355,7 +359,9 @@ def test_missing_or_unverified_figure_is_named_in_the_error(
 
 LARGEST, DAY = 405_000_000_000, 86400
 WORK, RATIO = 3.8e25, "ladder.cpu_cluster_cost_ratio"
-# FLOP/s per server: 128 cores like the node's, an MLPerf server, and its rated peak times utilisation.
+# SEQUENCES: BERT sequences per second on each of the 16 servers in an MLPerf result.
+# RATES: FLOP/s per server, by evidence. A scaled server has 128 cores like those of the node, a documented server is
+# one of the MLPerf servers, and a rated server reaches its rated peak times a utilisation.
 SEQUENCES = figure_value("mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s") / 16
 RATES = {
     "scaled": 400 * GIGA / 2 * 128,
@@ -376,7 +382,7 @@ def test_servers_power_and_cost_follow_from_the_server_rate(
     dataset_of: DatasetOf, kind: str, machine: str, cores: float
 ) -> None:
     data = dataset_of(cluster_node)
-    # Priced servers have other core counts than the servers whose rates are known.
+    # Servers with a price have other core counts than servers with a known rate, so `cores` scales the rate.
     servers = {days: WORK / (RATES[kind] * cores * days * DAY) for days in (54, 90)}
     cost = servers[54] * 54 * 24 * figure_value(f"aws-{machine}.48xlarge.usd_per_hour")
     gpu = figure_value("llama31-405b.gpu_hours") * figure_value("aws-p5.48xlarge.usd_per_hour") / 8
@@ -386,7 +392,7 @@ def test_servers_power_and_cost_follow_from_the_server_rate(
     whole = quantities()[RATIO].estimates(data)
     assert isinstance(whole, DerivedEstimates)
     gpus = figure_value("llama31-405b.gpus")
-    # Other results that the claims state, from the same inputs.
+    # The quantity also gives these other results, which claims mention, from the same inputs.
     expected = {f"days on {gpus:,.0f} servers": servers[54] * 54 / gpus, "cost of the run": cost}
     for days, count in servers.items():
         expected |= {f"servers for {days} days": count, f"power of those for {days} days": count * 1000}

@@ -33,19 +33,19 @@ SEVENTH = "AMD Ryzen 9 7950X 16-Core Processor"
 
 
 def memory_nodes(synthetic: Factory) -> list[SyntheticNode]:
-    """Return the link node with GPU memory passes, and two desktops."""
+    """Return the node from `link_node` with memory passes on its GPU and CPU, and two desktops with memory passes."""
     node = link_node(synthetic)
     node.devices[1]["l2_bytes"] = 50 * MIB
     for backend, rate in (("torch", 3e12), ("cupy", 2e12)):
         add_passes(node, 512 * MIB, rate, backend=backend, **ONE_GPU)
     add_passes(node, 512 * MIB, 1e12, "copy", **ONE_GPU)
-    add_passes(node, 512 * MIB, 9e11, threads=2)  # not a desktop
-    add_passes(node, 128 * MIB, 1e13, threads=2)  # four times the 32 MiB cache: the least that counts
+    add_passes(node, 512 * MIB, 9e11, threads=2)  # This CPU is no desktop, so it is no baseline for the GPU.
+    add_passes(node, 128 * MIB, 1e13, threads=2)  # The least footprint that counts: four times the cache of 32 MiB.
     add_passes(node, 127 * MIB, 9e13, threads=2)
     desktops = [priced_node(synthetic, name=name, model=SEVENTH, seed=ord(name[-1])) for name in ("node-b", "node-c")]
     for desktop, rate in zip(desktops, (5e10, 6e10), strict=True):
         add_passes(desktop, 512 * MIB, rate, threads=2)
-        add_passes(desktop, 512 * MIB, 9e10)  # ignored: one thread only
+        add_passes(desktop, 512 * MIB, 9e10)  # This rate is ignored, because it is for one thread.
     return [node, *desktops]
 
 
@@ -68,7 +68,7 @@ test_memory = case_test(
 @pytest.mark.parametrize(
     ("rates", "spread", "ends"),
     [
-        # A size is no lower end unless its rate is surely below half the best.
+        # A size can be the lower end only if its rate is surely below half the best rate.
         ({65536: 1e9, MIB: 4.9e9, 4 * MIB: 5.1e9, 16 * MIB: 10e9}, 0.05, [(65536, 16 * MIB)]),
         ({MIB: 4.9e9, 4 * MIB: 5.1e9, 16 * MIB: 10e9}, 0.05, [(NAN, 16 * MIB)]),
         ({MIB: 8e9, 16 * MIB: 1e9}, 0, []),
@@ -92,7 +92,8 @@ def test_measured_peaks_correct_the_memory_model(synthetic: Factory, measured: b
     node = synthetic("node-a")
     for model, parameters in PARAMETERS.items():
         add_counts(node, model, 3, parameters=parameters, activation_bytes=ACTIVATION)
-    # The factors are measured over modelled peaks. The small network does not count, because its peak is too small.
+    # Each factor is the measured peak relative to the modelled peak. The factor of `mlp` is not used, because its peak
+    # is too small.
     for model, over, batch in (("gpt2", 0.9, 1), ("gpt2", 1.1, 2), ("gpt2", 1.2, 4), ("mlp", 3.0, 1)) * measured:
         add_peak_memory(node, model, batch, over * (16 * PARAMETERS[model] + ACTIVATION * batch), spread=1e-4)
     rows = select_rows("ladder.training_memory_bytes", evidence(synthetic, node))
@@ -103,14 +104,14 @@ def test_measured_peaks_correct_the_memory_model(synthetic: Factory, measured: b
     assert rows.filter(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
 
 
-# FLOP/s and bytes/s that make the balance 16 FLOP/B.
+# PEAK is in FLOP/s and MOVED in bytes/s. The balance of the node is their ratio, 16 FLOP/B.
 PEAK, MOVED = 1.6e11, 1e10
 CACHE = 2**25
 LIMITS = [2.0**power for power in range(-2, 13)]
 
 
 def machine_node(synthetic: Factory, name: str = "node-a", spread: float = 0.0) -> SyntheticNode:
-    """Return a node whose multiply-add kernel and memory passes reach its ceilings."""
+    """Return a node with two ceilings: a multiply-add kernel at PEAK FLOP/s, and memory passes at MOVED bytes/s."""
     node = synthetic(name, cache=CACHE).peak(PEAK, spread=spread)
     return add_passes(node, 8 * CACHE, MOVED, backend="llvm", dtype="float64", spread=spread)
 
@@ -118,7 +119,7 @@ def machine_node(synthetic: Factory, name: str = "node-a", spread: float = 0.0) 
 def add_time_below(
     node: SyntheticNode, shares: dict[float, float], phase: str, spread: float = 0.0, **more: float
 ) -> None:
-    """Add a step with these time shares by operator intensity."""
+    """Add a step. shares: fraction of the time that operators take, by their intensity in FLOP/B."""
     about: dict[str, Any] = {"params": {"model": "mlp", "batch": 8, "phase": phase}, "spread": spread}
     for limit in LIMITS:
         share = sum(part for intensity, part in shares.items() if intensity <= limit)
@@ -134,7 +135,7 @@ def roofline_nodes(synthetic: Factory) -> list[SyntheticNode]:
     add_time_below(node, {256: 1.0}, "prefill")
     # Operators with intensity 16 may lie on either side of the balance.
     add_time_below(node, {1: 0.3, 16: 0.3, 64: 0.4}, "forward", spread=0.02)
-    # On node-b, a product that is faster than the kernel sets the peak. node-c has no ceilings.
+    # On node-b, the product is faster than the multiply-add kernel, so it sets the peak. node-c has no ceilings.
     faster = machine_node(synthetic, "node-b", spread=1e-3).gemm(64, clock=2.5e9, spread=1e-3)
     bare = synthetic("node-c")
     add_time_below(bare, {1: 1.0}, "training", product_intensity=1.0)
@@ -148,9 +149,9 @@ test_roofline = case_test(
          sources=("peak", "bandwidth")),
     case("roofline.balance", 2 * 64 * 2.5e9 / MOVED, node="node-b", rel=0.01, detail="torch, 512x512x512"),
     case("roofline.intensity_over_balance", {"training": 4, "decode": 0.5 / 16}, by="phase", rel=0.05, **_ALL),
-    # If timed rounds are equal, their spread is unknown.
+    # If all rounds give the same share, the spread between rounds is unknown.
     case("roofline.memory_bound_share", 0.6, phase="training", width="unknown", **_ALL),
-    # Shares 0 and 1 are counts, so they are exact.
+    # A share of 1 or 0 is exact: all operators, or no operators, have an intensity below the balance.
     case("roofline.memory_bound_share", 1, phase="decode", width="exact", **_ALL),
     case("roofline.memory_bound_share", 0, phase="prefill", width="exact", **_ALL),
     case("roofline.memory_bound_share", 0.5, phase="forward", rel=0.25, **_ALL),
@@ -162,8 +163,8 @@ test_roofline = case_test(
 @pytest.mark.parametrize(
     ("balance", "expected"),
     [
-        # The interval reaches from the share at the last limit surely below the balance to the share at the first limit
-        # surely above it, including the intervals of both shares.
+        # The interval begins at the lower end of the share for the last limit that is surely below the balance. It ends
+        # at the upper end of the share for the first limit that is surely above the balance.
         ((6.0, 3.0, 12.0), (0.5 + 0.2 * np.log(1.5) / np.log(2), 0.35, 0.8)),
         ((4.0, 4.0, 8.0), (0.5, 0.45, 0.75)),
         ((1.0, 0.5, 2.0), (0.2, 0.0, 0.45)),
@@ -190,9 +191,10 @@ def add_square(
 def predictable_node(
     synthetic: Factory, launch: float = 0.0, cache: float = 1.0, reached: float = 1.0, spread: float = 0.0
 ) -> SyntheticNode:
-    """Return a machine on which every kernel follows these numbers exactly.
+    """Return a machine on which these numbers determine the time of every kernel.
 
-    reached: share of either ceiling that kernels reach. cache: cache bandwidth relative to memory bandwidth.
+    launch: seconds per kernel launch. cache: cache bandwidth, relative to memory bandwidth. reached: fraction of the
+    peak, or of the bandwidth, that kernels reach.
     """
     node = machine_node(synthetic, spread=spread)
     for n in (64, 96, 128, 192, 256, 320, 384, 448, 512, 768, 1024, 1536):
@@ -203,8 +205,8 @@ def predictable_node(
             seconds = size / (MOVED * (cache if size <= CACHE else 1.0) * reached) + launch
             add_passes(node, size, size / seconds, op, backend="llvm", dtype="float64", spread=spread)
     for batch in (1, 2, 4, 8, 16, 32, 64, 128):
-        # Operators at 1/4 FLOP/B move half the bytes, and operators at 64 FLOP/B the other half. The balance is 16
-        # FLOP/B.
+        # Operators with 1/4 FLOP/B move half the bytes, and operators with 64 FLOP/B move the other half. The balance
+        # lies between them, at 16 FLOP/B.
         moved, kernels = 1e6 * batch, 50.0
         seconds = (moved / 2 / MOVED + moved / 2 * 64 / PEAK) / reached + kernels * launch
         params = {"model": "mlp", "batch": batch, "phase": "training"}
@@ -247,7 +249,7 @@ def add_chain(
     node: SyntheticNode, seconds: float, kernel: str = "chain", kind: str = "random", footprint: int = 4,
     count: int = 1, device: str = "cpu", spread: float = 1e-4,
 ) -> SyntheticNode:  # fmt: skip
-    """Add one chain, or `count` chains that fill the device."""
+    """Add the time per step in one chain of dependent steps, or in `count` chains at once, which fill the device."""
     params = {"kernel": kernel, "chains": "one" if count == 1 else "full", "footprint": footprint, "data": kind}
     about: dict[str, Any] = {"params": params, "dtype": "", "device": device, "threads": count}
     node.point("sequential", seconds, metric="step_time", spread=spread, **about)
@@ -255,7 +257,7 @@ def add_chain(
 
 
 def chains_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node with chains, branches with every other guess wrong, and a chase on the CPU only."""
+    """Return a node with dependent chains and branching loops, and with chases through memory on its CPU."""
     node = synthetic("node-a", gpus=1).clock(3e9, spread=1e-4)
     add_chain(node, 1e-9)
     add_chain(node, 8e-9, **ONE_GPU)
@@ -275,10 +277,12 @@ test_chains = case_test(
     chains_node,
     case("sequential.chain_speed_ratio", 8, kernel=["chain", "chase"], labels=_CHAIN),
     case("sequential.gpu_over_cpu_one_thread", 1 / 8, kernel="chain", labels=_CHAIN),
-    # 1000 chains at 20 ns per step against four at 2 ns; two chains do not fill the CPU.
+    # The GPU runs 1,000 chains with 20 ns per step, and the CPU runs four with 2 ns per step. The time for two chains
+    # is not used, because two chains do not fill the CPU.
     case("sequential.gpu_over_cpu_full_chip", (1000 / 20) / (4 / 2), labels=_CHAIN),
     case("sequential.prediction_gain", {"cpu": 4, "cuda:0": 1.05}, by="device", chains="one", rel=0.02),
-    # 3 ns more per step make 6 ns per wrong guess, 18 cycles at 3 GHz.
+    # Random data add 3 ns per step. On random data every other guess is wrong, so a wrong guess costs 6 ns, which is 18
+    # cycles at 3 GHz.
     case("sequential.mispredict_cycles", 18, rel=0.02),
     case("sequential.load_cycles", {2**14: 3, 2**18: 12}, by="footprint"),
     case("sequential.cache_gain", None),
@@ -286,7 +290,11 @@ test_chains = case_test(
 
 
 def cache_dataset(synthetic: Factory, level_2: int | None = MIB, flat: bool = False) -> Dataset:
-    """Return evidence with caches (32 KiB, 1 MiB, 16 MiB) at 2, 6 and 24 ns, and memory at 150 ns."""
+    """Return evidence on loads that take 2, 6 or 24 ns in caches up to 32 KiB, 1 MiB and 16 MiB, and 150 ns in memory.
+
+    level_2: bytes in the level 2 cache that the system reports, or None if it reports no such cache. flat: if true, all
+    loads take 2 ns.
+    """
     levels = {"L3": (16 * MIB, 1), **({"L2": (2 * level_2, 2)} if level_2 else {})}
     caches = {name: {"bytes": size, "instances": number} for name, (size, number) in levels.items()}
     node = synthetic("node-a", cpu={"caches": caches})
@@ -316,20 +324,20 @@ def requests_node(synthetic: Factory) -> SyntheticNode:
     add_cpu_request(node, 10e-3)
     add_cpu_request(node, 8e-3, backend="onednn")
     add_cpu_request(node, 5e-3, threads=2)
-    # Products from the gemm experiment count too, if requests have their number format.
+    # Products from the experiment `gemm` also count as requests on a CPU, but not the int8 product, which ran on a GPU.
     product: dict[str, Any] = {"params": {"m": 500, "n": 500, "k": 500}, "spread": 1e-4, "backend": "numpy"}
     node.point("gemm", 4e-3, **product)
     node.point("gemm", 1e-6, dtype="int8", **ONE_GPU, **product)
     add_gpu_request(node, 1e-3, (0.4e-3, 0.1e-3, 0.3e-3))
     add_gpu_request(node, 0.5e-3, launch="graph", op="gemv")
-    add_gpu_request(node, 0.5e-3, launch="graph", dtype="bfloat16")  # format not measured on a core
+    add_gpu_request(node, 0.5e-3, launch="graph", dtype="bfloat16")  # No core ran this format, so it has no speedup.
     add_gpu_request(node, 4e-3, host_memory="pageable")
     add_gpu_request(node, 2e-3, m=500, n=500, k=500)
     add_cpu_request(node, 1e-6, **TINY)
     add_gpu_request(node, 1e-5, (1e-6, 4e-6, 1e-6), **TINY)
     add_gpu_request(node, 100e-6, (20e-6, 10e-6, 30e-6), **DENSE)
     add_gpu_request(node, 1000e-6, (20e-6, 900e-6, 30e-6), uses=100, **DENSE)
-    # Because of noise, the parts take longer than the whole, so the remainder is negative.
+    # The three phases take longer than the whole request, because of noise. The remaining time is then taken as 0.
     add_gpu_request(node, 100e-6, (50e-6, 30e-6, 25e-6), **{**DENSE, "m": 65})
     return node
 
@@ -353,7 +361,7 @@ test_requests = case_test(
     case("offload.speedup", 5, baseline="node", detail="over torch, 2 threads", **_EAGER),
     case("offload.speedup", 2, baseline="core", host_memory="pageable"),
     case("offload.speedup", 2, m=500, detail="over numpy, 1 thread", sources=("offload", "gemm")),
-    # One thread counts as the node only if all threads were measured too.
+    # This request ran on one thread only, so it has no speedup over the whole node.
     case("offload.speedup", {"core": 0.1}, by="baseline", op="elementwise"),
     case("offload.speedup_over_100_cores", 0.08, m=1000, transfers="included", **_ONLY,
          detail="pinned, eager over onednn, 1 thread"),
@@ -385,7 +393,7 @@ def services_node(synthetic: Factory) -> SyntheticNode:
     add_load(node, 20, seconds=60, p99_latency=0.02)
     add_tails(node, {5: 0.01, 20: 0.01}, service="embedding")
     add_tails(node, {5: 1.0, 20: 2.0}, cores=1)
-    # A failing rate limits the capacity, even if a higher rate passes.
+    # 20 requests/s miss the latency limit, so the capacity is below 20, although 100 requests/s meet it.
     return add_tails(node, {5: 0.01, 20: 0.5, 100: 0.02}, service="int8")
 
 
