@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# For each document for newcomers, the highest number of lines.
+# Highest number of lines in each document for newcomers.
 DOCUMENTS = {
     "README.md": 120,
     "CONTRIBUTING.md": 140,

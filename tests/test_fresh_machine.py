@@ -39,7 +39,7 @@ def start_make(folder: Path, *words: str, **variables: str) -> subprocess.Popen[
     return subprocess.Popen(
         ["make", *words], cwd=folder, env=inherited | variables, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        # Processes in the background of a shell ignore SIGINT, and `make` would inherit that from the tests.
+        # A shell's background processes ignore SIGINT, and `make` would inherit that from the tests.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
 
@@ -70,7 +70,7 @@ def test_interrupted_install_is_repeated(tmp_path: Path, make_targets: tuple[str
             time.sleep(0.05)
         pip = psutil.Process(int(half.read_text()))
         started = [pip, *pip.children()]
-        # A terminal sends the signal of Ctrl-C to the whole process group.
+        # A terminal sends the Ctrl-C signal to the whole process group.
         (os.killpg if number == signal.SIGINT else os.kill)(running.pid, number)
         assert running.communicate(timeout=20) and running.returncode
     assert psutil.wait_procs(started, 10)[1] == []

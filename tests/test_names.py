@@ -107,7 +107,7 @@ def test_names_in_prose_exist(path: Path) -> None:
 
 @cache
 def command_help(package: str, command: str) -> str:
-    """Return the help of a command, or '' if the command does not exist."""
+    """Return a command's help, or '' if the command does not exist."""
     shown = io.StringIO()
     with redirect_stdout(shown), suppress(SystemExit, StudyError):
         {"experiments": experiments, "report": report}[package]([command, "--help"])

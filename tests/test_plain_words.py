@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("contract", "experiments", "report", "studies", "workflow", "tests")
 RELATIVE = re.compile(r"(What|Whether|Who|Which|Whom|Whose|Whoever|Whatever)\b")
-# Names of functions that tell neither an action nor a result: a lone preposition, pronoun or participle.
+# Function names that tell neither an action nor a result: a lone preposition, pronoun or participle.
 VAGUE = re.compile(r"""(of|by|on)_.*|[a-z]*[a-df-z]ed|[a-z]+ing|
     above|after|against|all|any|around|as|at|before|behind|below|beside|besides|between|beyond|both|by|each|either|every|for|
     from|her|here|him|his|if|in|inside|into|it|its|like|mine|neither|no|none|of|off|on|one|other|others|our|out|over|own|same|

@@ -25,7 +25,7 @@ def build_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path]
     folder, marker = root / name, root / f"{name}.made"
     with FileLock(root / f"{name}.lock"):
         if not marker.exists():
-            # Without the marker, an earlier process failed while it filled the folder, so remove what it left.
+            # If another process failed while it filled the folder, remove what it left.
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
             make(folder)

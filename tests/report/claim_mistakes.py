@@ -19,7 +19,7 @@ def write_yaml(path: Path, content: Any) -> Path:
 
 
 def reported_line(fault: StudyError, path: Path) -> str:
-    """Return the line of `path` that the error message names, or line 1 if the message names only the file."""
+    """Return the line in `path` that the error message names, or line 1 if the message names only the file."""
     place = re.match(rf"{re.escape(str(path))}(?:, line (\d+))?: ", str(fault))
     assert place is not None, fault
     return path.read_text(encoding="utf-8").splitlines()[int(place[1] or 1) - 1].strip()

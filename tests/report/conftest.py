@@ -38,7 +38,7 @@ class SyntheticNode:
 
     @property
     def id(self) -> str:
-        """Node id in the files: the folder name without the number of a later run, such as the 2 in `kind.0a1b2c.2`."""
+        """Node id in the files: the folder name without a later run's number, such as the 2 in `kind.0a1b2c.2`."""
         return machine_of_node(self.folder.name)
 
     def point(
@@ -93,7 +93,7 @@ class SyntheticNode:
         return self
 
     def gemm(self, mac_per_cycle: float, clock: float = 3e9, n: int = 512, **more: Any) -> SyntheticNode:
-        """Add a product of two n x n matrices; all its threads together do `mac_per_cycle` multiply-adds per cycle."""
+        """Add a product of two n x n matrices; all threads together do `mac_per_cycle` multiply-adds per cycle."""
         flop = 2.0 * n**3
         seconds = flop / (2 * mac_per_cycle * clock)
         return self.point("gemm", seconds, params={"m": n, "n": n, "k": n}, flop=flop, **more)
@@ -159,7 +159,7 @@ def synthetic(tmp_path: Path) -> Factory:
 
 @pytest.fixture(scope="session")
 def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with the gathered data of one synthetic node in data/, and with verdicts on all claims in verdicts.json.
+    """Folder with the data from one synthetic node in data/, and with verdicts on all claims in verdicts.json.
 
     Tests share the folder, so they must not write to it.
     """

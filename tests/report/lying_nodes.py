@@ -22,7 +22,7 @@ Rows = Callable[[pd.DataFrame], Any]
 
 
 def renamed_record(name: str, node: Path = PUBLISHED, **changes: Any) -> dict[str, Any]:
-    """Return the record of a published node with the id `name`, and with the fields in `changes` replaced or added."""
+    """Return a published node's record, with `name` as its id, and with the fields in `changes` replaced or added."""
     contents = json.loads(record_path(node).read_text())
     return {key: contents[key] for key in contents if key not in ("kind", "instance")} | {"id": name, **changes}
 
@@ -37,8 +37,8 @@ def copy_node(
 ) -> Path:
     """Copy `rounds` from a published node to a new node in `folder`. The folder's name becomes the node's id.
 
-    change: function that edits the rows of each round in place.
-    scale: factor for the wall, timed and warm-up seconds in the metadata of each round.
+    change: function that edits each round's rows in place.
+    scale: factor for the wall, timed and warm-up seconds in each round's metadata.
     about: other metadata fields to replace or add.
     """
     folder.mkdir(parents=True)
@@ -61,7 +61,7 @@ EXPERIMENTS, FEW_CLAIMS = ("clock", "peak", "gemm", "numerics"), ("N03", "G02", 
 
 
 def write_few_claims(folder: Path) -> Path:
-    """Copy the files of FEW_CLAIMS to `folder`, without the `see_also` lines, which link to other claims."""
+    """Copy the claim files for FEW_CLAIMS to `folder`, without the lines that link to other claims (`see_also`)."""
     folder.mkdir(parents=True)
     for name in FEW_CLAIMS:
         text = (CLAIMS / f"{name}.yaml").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ from report.judging.claim_files import Part
 from report.judging.rules import RuleResult
 from report.outcomes import Threshold
 
-# Dataset without measurements. To judge invented estimates, a dataset is needed only for the names of nodes.
+# Dataset without measurements. To judge invented estimates, only the node names in a dataset are needed.
 NO_DATA = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric", "status"]))
 
 
@@ -64,7 +64,7 @@ def decide(
     options: Mapping[str, Any] | None = None,
     node_labels: Mapping[str, str] | None = None,
 ) -> RuleResult:
-    """Apply a rule to the estimates. node_labels: display name of each node, by its id."""
+    """Apply a rule to the estimates. node_labels: display names by node id."""
     names = node_labels or {}
 
     def join_labels(nodes: Sequence[str]) -> str:

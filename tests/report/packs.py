@@ -1,4 +1,4 @@
-"""Helpers that build zip archives from any members, and packs of a node with a true or a false manifest."""
+"""Helpers that build zip archives from any members, and node packs with a true or a false manifest."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def node_files(folder: Path) -> dict[str, bytes]:
 
 
 def make_zip(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, method: int = zipfile.ZIP_STORED) -> bytes:
-    """Build a zip file from pairs of name and content. kind: file type of all members, such as stat.S_IFREG."""
+    """Build a zip file from (name, content) pairs. kind: file type that all members have, such as stat.S_IFREG."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as target, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Tests repeat names on purpose; zipfile warns about that.
@@ -34,9 +34,9 @@ def make_zip(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, met
 
 
 def file_entries(files: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
-    """Return the entries of the manifest for `files`, with a changed or added entry for `name`.
+    """Return the manifest's entries for `files`, with a changed or added entry for `name`.
 
-    data: content that the entry for `name` describes, unless it is empty. lies: false values for keys of this entry.
+    data: content that the entry for `name` describes, unless it is empty. lies: false values for keys in this entry.
     """
     entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     entries: dict[str, Any] = make_manifest(files)["files"]
@@ -44,6 +44,6 @@ def file_entries(files: Mapping[str, bytes], name: str, data: bytes = b"", **lie
 
 
 def members(files: Mapping[str, bytes], /, **lies: Any) -> list[tuple[str, bytes]]:
-    """Return the members of a pack: a manifest and these files. lies: false values for keys of the manifest."""
+    """Return the members that make a pack: a manifest and these files. lies: false values for the manifest's keys."""
     manifest = {**make_manifest(files), **lies}
     return [(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode()), *sorted(files.items())]

@@ -41,9 +41,9 @@ def write_source(folder: Path, name: str, records: Sequence[Mapping[str, Any]], 
 
 
 def published_sources(folder: Path, **sources: Sequence[Mapping[str, Any]]) -> Published:
-    """Write each source with its records to `folder`, and read all of them.
+    """Write all sources with their records to `folder`, and read them.
 
-    Underscores in the names of sources become hyphens. Each source is its own family, so sources count as independent.
+    Underscores in the sources' names become hyphens. Each source is its own family, so sources count as independent.
     """
     for name, records in sources.items():
         write_source(folder, name.replace("_", "-"), records)

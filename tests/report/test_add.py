@@ -168,7 +168,7 @@ def test_pack_refuses_ambiguous_folders_and_unusable_rounds(
     assert f"contains several nodes: pass one node's folder ({PUBLISHED.name}, other)" in pack_error()
 
     def with_round(name: str, content: bytes | None) -> str:
-        """Return the error from `pack` if the only round of `other_node` is a file with this name and content."""
+        """Return the error from `pack` if the only round in `other_node` is a file with this name and content."""
         for path in other_node.glob("*.parquet"):
             path.unlink()
         if content is not None:

@@ -49,7 +49,7 @@ def collect_texts(node: Any) -> Iterator[str]:
 
 
 def shingles(text: str) -> dict[str, str]:
-    """Map the hash of each run of six words in `text` to the run, in lower case and without punctuation."""
+    """Map hashes to runs of six words in `text`, in lower case and without punctuation."""
     words = re.findall(r"[a-z0-9]+", unicodedata.normalize("NFKC", text).lower())
     runs = (" ".join(words[start : start + RUN]) for start in range(len(words) - RUN + 1))
     return {hashlib.sha256(run.encode()).hexdigest()[:12]: run for run in runs}
@@ -109,7 +109,7 @@ def test_no_sentence_is_copied_from_the_articles(claim: dict[str, Any]) -> None:
 
 
 def test_copied_sentences_are_detected() -> None:
-    """The title of an article is on the hash list, so copies are detected, but `section` may quote the title."""
+    """An article's title is on the hash list, so copies are detected, but `section` may quote the title."""
     title = "Why AI Models Require GPUs for Faster and Efficient Training"
     assert copied_runs({"says": f"It is called: {title}."}) != []
     assert copied_runs({"section": title}) == []

@@ -27,7 +27,7 @@ BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 
 
 def make_entry(name: str = "chip.cores", value: float | None = 192, unit: str = "1", **more: Any) -> dict[str, Any]:
-    """Build a reference entry. If `value` is None, the status of the entry is `not verified`."""
+    """Build a reference entry. If `value` is None, its status is `not verified`."""
     source = {"title": "A datasheet", "publisher": "A maker", "url": "https://example.org/", "where": "page 1"}
     about = {"id": name, "subject": "A chip", "what": "Cores of one", "date": "2024", "source": source}
     status = "not verified" if value is None else "verified"
@@ -67,7 +67,7 @@ EVERY_RULE = f"Allowed: {', '.join(RULES)}."
 EVERY_DTYPE = f"Allowed: {', '.join(CLOSED['dtype'])}."
 NUMBERS = "not a finite number"
 
-# For each mistake: the changes to FLAT, the beginning of the line that the error reports, and texts in the message.
+# For each mistake: the changes to FLAT, a text in the line to which the error points, and texts in the message.
 MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "unknown rule": ({"rule": "at_mots"}, "rule: at_mots", [EVERY_RULE, "Did you mean 'at_most'?"]),
     "unknown quantity": ({"quantity": "gemm.rat"}, "quantity: gemm.rat", ["gemm.peak_share", "'gemm.rate'?"]),

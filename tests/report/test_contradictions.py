@@ -157,7 +157,7 @@ def record(claim: str, verdict: str, parts: Sequence[dict[str, str]] = ()) -> di
 
 @pytest.fixture
 def decide(tmp_path: Path, claims: list[Claim], reference: dict[str, Any]) -> Any:
-    """Function that decides the contradiction ONE for given verdicts. Keyword arguments replace keys of ONE."""
+    """Function that decides the contradiction ONE for given verdicts. Keyword arguments replace keys in ONE."""
 
     def decide_one(*records: dict[str, Any], **change: Any) -> dict[str, Any]:
         contradictions = read_declared(tmp_path, claims, reference, {**ONE, **change})

@@ -84,7 +84,7 @@ def test_member_names_other_than_node_files_are_refused(inbox: Inbox, files: Map
 
 
 def patch(data: bytes, mark: bytes, offset: int, value: bytes, which: int = 0) -> bytes:
-    """Replace bytes at `offset` from a header's start. mark: signature of the header. which: number of the member."""
+    """Replace bytes at `offset` from a header's start. mark: the header's signature. which: member index."""
     place = -1
     for _ in range(which + 1):
         place = data.index(mark, place + 1)

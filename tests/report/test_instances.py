@@ -1,4 +1,4 @@
-"""Machines of one kind share one case, whatever their number and order. If they disagree, its interval is wider."""
+"""Machines of one kind share one case, in any number and order. If they disagree, the interval is wider."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def machine(node: str, estimates: list[float], se: list[float]) -> Estimates:
 
 
 def part_outputs(rule: str, estimates: Estimates, bound: float) -> tuple[Any, ...]:
-    """Collect everything that a part reports: the result of its rule, its robustness and its threshold slider."""
+    """Collect everything that a part reports: its rule result, its robustness and its threshold slider."""
     claim_part = part(rule, bound, RULES[rule], (bound / 4, bound / 2, bound * 2))
     result = rules.apply_rule(claim_part, estimates)
     robustness = (
@@ -166,8 +166,8 @@ def test_pooled_interval_covers_the_median_machine(n: int) -> None:
     run = np.repeat(np.arange(runs), n)
     pooled = pool_machines(log_cases(noisy.ravel(), 0.01, node=nodes, run=run))
     covered = (pooled.numbers("low") <= 1) & (pooled.numbers("high") >= 1)
-    # All machines lie on one side of the true median with probability 2 * 0.5**n. No interval covers it then, so with
-    # n = 3 only three quarters of the intervals can.
+    # With probability 2 * 0.5**n, all machines lie on the same side of the true median, so no interval covers it. With
+    # n = 3, at most 75% of the intervals can cover the median.
     nominal = min(0.99, 1 - 2 * 0.5**n)
     assert len(pooled) == runs
     assert covered.mean() >= nominal - 3 * np.sqrt(nominal * (1 - nominal) / runs)

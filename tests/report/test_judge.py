@@ -127,7 +127,7 @@ def test_parts_with_different_outcomes_give_depends(court: Court, synthetic: Fac
     assert [(part["name"], part["outcome"]) for part in verdict["parts"]] == [
         ("one core", "challenged"), ("all cores", "supported")
     ]  # fmt: skip
-    # No part has the verdict's outcome, so the verdict takes the estimate of the first part with a number.
+    # No part has the verdict's outcome, so the verdict takes its estimate from the first part with a number.
     assert verdict["estimate"] == verdict["parts"][0]["estimate"]
     assert {case["part"] for case in verdict["cases"]} == {"one core", "all cores"}
     assert all(part["robustness"]["decides"] for part in verdict["parts"]), "either alone may turn it"

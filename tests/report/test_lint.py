@@ -44,7 +44,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 class Broken:
-    """A copy of a study, whose verdicts a test breaks, and the faults that each check finds in it."""
+    """A copy of a study, in which a test breaks verdicts, and the faults that each check finds in the copy."""
 
     def __init__(self, study: Study) -> None:
         self.study = replace(study)

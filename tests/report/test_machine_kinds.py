@@ -29,7 +29,7 @@ from .quantities.builders import add_passes
 
 
 def gpu_server(synthetic: Factory, cores: int) -> SyntheticNode:
-    """Build a node whose CPU trains at 1/10 of the speed of its GPU, and reads memory at 1/8 of that speed."""
+    """Build a node whose CPU trains at 1/10 of its GPU's rate, and reads memory at 1/8 of its GPU's rate."""
     node = synthetic("node-a", gpus=1, cores=cores)
     for device, memory, rate, threads in (("cuda:0", 2400e9, 1000, 0), ("cpu", 300e9, 100, cores)):
         about: dict[str, Any] = {"device": device, "threads": threads, "spread": 0.001}
@@ -95,9 +95,9 @@ NAME = PUBLISHED.name
 
 
 def copy_rounds(folder: Path, name: str, rounds: int, run: str = "", factor: float = 1.0) -> Path:
-    """Copy the first `rounds` rounds of the published node to `folder`, as a synthetic node called `name`.
+    """Copy the first `rounds` rounds from the published node to `folder`, as a synthetic node called `name`.
 
-    run: text to add to the ids of runs. factor: factor for all times.
+    run: text to add to run ids. factor: factor for all times.
     """
     record = read_node(PUBLISHED / "node.json")
     identity = {"id": name, "kind": name.partition(".")[0], "instance": name.partition(".")[2]}
@@ -118,7 +118,7 @@ def judge_nodes(out: Path, *folders: Path) -> dict[str, Any]:
 
 
 def test_machine_of_a_known_kind_joins_cases_and_keeps_verdicts(tmp_path: Path) -> None:
-    """A run of five rounds is joined by one round on the same machine, and by three on another machine of its kind."""
+    """A run with five rounds is joined by one round on the same machine, and by three on a machine like it."""
     first, mine = copy_rounds(tmp_path / "published", NAME, 5), copy_rounds(tmp_path / "mine", NAME, 1, "again", 1.04)
     friend = copy_rounds(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
     before, after = judge_nodes(tmp_path / "one", first), judge_nodes(tmp_path / "all", first, mine, friend)

@@ -50,7 +50,7 @@ def liar_experiments(nodes: Nodes) -> set[str]:
 
 
 def add_round(node: Path, name: str, change: Rows | None = None) -> Path:
-    """Copy the round `name` from the published node to `node`. change: function that edits the rows of this round."""
+    """Copy the round `name` from the published node to `node`. change: function that edits this round's rows."""
     (copy_node(node.parents[1] / "of" / node.name, [name], change) / f"{name}.parquet").rename(node / f"{name}.parquet")
     return node
 

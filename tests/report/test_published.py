@@ -233,7 +233,7 @@ def test_hardware_names_are_normalised() -> None:
 
 
 def test_published_ratios_recompute_from_their_records() -> None:
-    """The ratios are computed again from the records alone, without the code of the quantities."""
+    """The ratios are computed again from the records alone, without the code that computes the quantities."""
     records = study_records()
     data = Dataset(NO_DATA.nodes, read_reference(REFERENCE), NO_DATA.table, records)
 
@@ -266,7 +266,7 @@ def published_estimates(*rows: tuple[float, str]) -> Any:
 
 
 def figure_sides(threshold: float, *rows: tuple[float, str]) -> list[Side]:
-    """Return the side of each figure (supports, challenges or undecided) under the rule `at_least`."""
+    """Return each figure's side (supports, challenges or undecided) under the rule `at_least`."""
     return PublishedEnds(published_estimates(*rows)).sides(Threshold(threshold), "at_least")
 
 

@@ -1,4 +1,4 @@
-"""Robustness: each trial has the outcome of a new decision, and sentences describe the trials."""
+"""Robustness: each trial agrees with a new decision, and sentences describe the trials."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ def test_interval_ends_at_another_level_use_student_t() -> None:
     half = student.ppf(0.9975, 4) * 0.01
     assert np.ravel(single.ends(0.995)) == pytest.approx((2 * np.exp(-half), 2 * np.exp(half)))
     assert np.ravel(single.ends(statistics.LEVEL)) == pytest.approx([single.frame["low"][0], single.frame["high"][0]])
-    # On a linear scale, both sides of an interval widen by the same factor, but a share's end at its limit of 1 stays.
+    # On a linear scale, both interval ends move out by the same factor, but a share's end at its limit 1 stays.
     grown = student.ppf(0.9995, 4) / student.ppf((1 + statistics.LEVEL) / 2, 4)
     share = single_estimate(False, estimate=0.9, low=0.85, high=1.0)
     assert np.ravel(share.ends(0.999)) == pytest.approx((0.9 - 0.05 * grown, 1.0))
@@ -179,7 +179,7 @@ def test_exists_uses_a_stricter_level_for_more_cases() -> None:
 
 
 def test_threads_all_selects_the_largest_count_per_node() -> None:
-    """GPU rows have no CPU threads, so `threads: all` selects all of them."""
+    """GPU rows have no CPU threads, so `threads: all` selects all GPU rows."""
     where = {"node": ["small"] * 2 + ["large"] * 4, "device": ["cpu"] * 5 + ["cuda:0"], "threads": [1, 2, 1, 2, 8, 0]}
     estimates = cases(*[(1, 2)] * 6, **where)
     picks = select(estimates, {"threads": "all"})

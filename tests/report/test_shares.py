@@ -17,7 +17,7 @@ from report.judging.rules import Population, clopper_pearson
 
 
 def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
-    """Build the models of which a rule takes the share that passes a threshold. values: estimates of each model.
+    """Build models, to compute the share that passes a threshold. values: estimates by model.
 
     se: standard error on the log scale. If it is 0, the estimates are exact.
     """
@@ -87,7 +87,7 @@ def test_share_outcome_follows_its_interval(above: int, count: int, threshold: f
 
 
 def draw_population(share: float, draw: np.random.Generator) -> Population:
-    """Draw 40 models, about 10% away from the threshold 1. Each lies above it with probability `share`.
+    """Draw 40 models, about 10% away from the threshold 1. Each model lies above 1 with probability `share`.
 
     Each model has three rounds with 5% noise.
     """

@@ -32,8 +32,8 @@ def heavy_tailed_effects(random: np.random.Generator, shape: tuple[int, ...]) ->
 def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Effects, spread: float) -> np.ndarray:
     """Draw the logarithm of each round's median time, with shape (groups, points, rounds). The true value is 0.
 
-    spread: factor between the lowest and the highest possible standard deviation between rounds. The standard deviation
-    of each point is log-uniform between them.
+    spread: factor between the lowest and the highest possible standard deviation between rounds. Each point's
+    standard deviation is log-uniform between them.
     """
     random = np.random.default_rng(seed)
     between = BETWEEN * np.exp(random.uniform(-0.5, 0.5, (groups, points, 1)) * np.log(spread))
@@ -44,7 +44,7 @@ def round_medians(seed: int, groups: int, points: int, rounds: int, effects: Eff
 def coverage(y: np.ndarray, level: float) -> tuple[float, ...]:
     """Return the coverage of intervals at `level` for times and for ratios, and the standard errors of both coverages.
 
-    A ratio compares two neighbouring points in a group, or a point with the same point of the next group. Pairs do not
+    A ratio compares two neighbouring points in a group, or a point with the same point in the next group. Pairs do not
     overlap. The standard errors treat groups as independent, but not the points in a group.
     """
     groups, points, _ = y.shape
@@ -86,7 +86,7 @@ def test_time_and_ratio_intervals_cover_the_true_value(rounds: int, effects: Eff
 def test_coverage_in_small_groups(points: int, effects: Effects, spread: float) -> None:
     times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread), 0.95)
     assert 0.93 <= times <= 0.97
-    assert 0.93 <= ratios <= 0.985  # In groups with two points, the intervals of ratios are too wide.
+    assert 0.93 <= ratios <= 0.985  # In groups with two points, intervals for ratios are too wide.
 
 
 @given(st.floats(1e-3, 1e4))

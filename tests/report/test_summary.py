@@ -1,4 +1,4 @@
-"""The summary of samples: it equals a direct implementation that handles one series at a time, and describes flags."""
+"""The summary equals a direct computation that handles one series at a time, and it describes flags."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORDS = [
 
 
 def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
-    """Draw samples of two nodes, with every oddity that the data dictionary allows. faults: probability of an oddity."""
+    """Draw samples from two nodes, with all oddities that the data dictionary allows. faults: how likely each is."""
     random = np.random.default_rng(seed)
 
     def pick(*words: Any) -> Any:
@@ -128,7 +128,7 @@ def round_flags(ok: pd.DataFrame, medians: pd.Series) -> list[str]:
 
 
 def summarise_series(samples: pd.DataFrame) -> dict[str, Any]:
-    """Compute a summary row without the columns that depend on its group. Its key `medians` has a median per round."""
+    """Compute a summary row without the columns that depend on its group. `medians` lists the medians by round."""
     ok, failed = samples[samples["status"] == "ok"], samples[samples["status"] != "ok"]
     used = ok if len(ok) else samples
     reason = most_common(failed["reason"])
@@ -162,7 +162,7 @@ def estimate(medians: Sequence[float], variance: float, df: float, log: bool) ->
 
 
 def mean_correlation(logs: list[Any]) -> float:
-    """Return the mean correlation between the points that were measured in all rounds; at least 0."""
+    """Return the mean correlation between the points that were measured in all rounds, or 0 if it is negative."""
     rounds = max(map(len, logs))
     full = [log for log in logs if len(log) == rounds and np.ptp(log) > 0]
     if rounds < 2 or len(full) < 2:

@@ -1,4 +1,4 @@
-"""Threshold sliders: the outcomes that they store for ranges of thresholds equal new decisions at each threshold."""
+"""Threshold sliders: the outcomes that they store for threshold ranges equal new decisions at each threshold."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ PAIR: dict[str, Any] = {
 
 class Machine(SyntheticNode):
     def bandwidth(self, rate: float, device: str = "cuda:0", op: str = "triad", spread: float = 0) -> Machine:
-        """Add memory bandwidth of `rate` B/s, at a footprint larger than the caches."""
+        """Add a memory bandwidth point at `rate` B/s, with a footprint larger than the caches."""
         params = {"op": op, "footprint": 2**30}
         self.point("bandwidth", 3e9 / rate, device=device, params=params, bytes=3e9, spread=spread)
         return self

@@ -1,4 +1,4 @@
-"""Fixtures for tests of pages: the site on the published nodes, two editions, and a function that opens pages."""
+"""Fixtures to test pages: the site on the published nodes, two editions, and a function that opens pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Visit = Callable[..., Any]
 
 @pytest.fixture(scope="session")
 def site(published_study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the site, which pandoc renders. Tests share the folder, so they must not write to it."""
+    """Folder with the site, which pandoc has rendered. Tests share the folder, so they must not write to it."""
 
     def make(folder: Path) -> None:
         render(published_study / "verdicts.json", folder, "pandoc", published_study / "data")
@@ -61,7 +61,7 @@ def edition_1(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="session")
 def edition_2(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """Second edition. The node of the first edition is slower and a slow node is added, so claim N03 is supported."""
+    """Second edition. The first edition's node is slower and a slow node is added, so claim N03 is supported."""
     rates = {"node-a": 4.0, "node-b": 3.0}
     return read_study(
         build_once(

@@ -32,7 +32,7 @@ class Study:
 
 
 def write_study(folder: Path, rates: dict[str, float], judged_utc: str) -> None:
-    """Gather and judge synthetic nodes. rates: multiply-adds per cycle, by name of the node.
+    """Gather and judge synthetic nodes. rates: multiply-adds per cycle, by node name.
 
     Mark the verdicts as measured, because editions refuse synthetic ones.
     """

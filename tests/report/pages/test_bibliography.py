@@ -27,7 +27,7 @@ text = st.one_of(
 
 
 def make_verdicts(titles: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Any]:
-    """Return verdicts with references called `titles`, and with sources of published measurements called `sources`."""
+    """Return verdicts with references called `titles` and with published sources of measurements called `sources`."""
     published = [
         {"id": f"made-up-{i}.x", **make_source("https://example.org", title)} for i, title in enumerate(sources)
     ]

@@ -92,7 +92,7 @@ def test_claim_without_numbers_has_no_figure() -> None:
 
 
 def is_on_side(value: float, ends: Sequence[float], side: str) -> bool:
-    """Return True if `value` lies on `side` of `ends`: a single threshold, or both ends of a range."""
+    """Return True if `value` lies on this side of a threshold or range. ends: the threshold, or both range ends."""
     within = ends[0] <= value <= ends[-1]
     return {
         "above": value > ends[0],
@@ -161,7 +161,7 @@ FORBIDDEN = re.compile(r".{0,60}(?:(?<!\d[- ])\bcells?\b|\bholds up to\b|\bfails
 def test_pages_avoid_internal_words(document: Mapping[str, Any]) -> None:
     sources = {"of a fleet": "\n".join(kept_pages("fleet")).partition("==== explained")[0]}
     templates = site_sources.template_environment()
-    # Exempt the pages of claims about the cells of a matrix, which need the word "cell".
+    # Exempt the pages on claims about matrix cells, because they need the word "cell".
     matrices = {
         verdict["id"]
         for verdict in document["verdicts"]

@@ -48,7 +48,7 @@ def make_edition(**more: Any) -> dict[str, Any]:
 
 
 def make_later_edition(*edits: Edit, verdict: str = "challenged", **more: Any) -> dict[str, Any]:
-    """Return an edition that is later than that of `make_edition` and has this verdict.
+    """Return an edition with this verdict, which is later than the edition from `make_edition`.
 
     edits: functions that change the edition; each receives the claim, the claim's part and the whole edition.
     """

@@ -56,7 +56,7 @@ def release(report: Path, edition_2: Study, tmp_path: Path, monkeypatch: pytest.
 
 
 def fake_checkout(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
-    """Make the release code see a checkout of `commit` without uncommitted changes."""
+    """Let the release code see a checkout of `commit` without uncommitted changes."""
     answers = {"rev-parse": commit.removesuffix("+"), "status": ""}
     monkeypatch.setattr(edition_release, "run_git", lambda root, *words: answers[words[0]])
     monkeypatch.setattr(edition_release, "commit_of", lambda root: commit)
@@ -114,7 +114,7 @@ def local_links(page: Path) -> set[str]:
 
 
 def disturb(document: dict[str, Any]) -> None:
-    """Move an interval above its estimate, which the linter reports as a fault."""
+    """Move an interval above its estimate. The linter reports this as a fault."""
     (case, *_) = next(verdict for verdict in document["verdicts"] if verdict["id"] == "N03")["cases"]
     case["low"] = 2 * case["estimate"]
 
@@ -195,7 +195,7 @@ def test_readme_is_rewritten_only_between_its_marks(release: Callable[..., Path]
 
 @pytest.fixture(scope="module")
 def newest() -> dict[str, Any]:
-    """Record of the newest edition that the project has released."""
+    """Record from the newest edition that the project has released."""
     number = newest_edition()
     assert number is not None
     return record_in_current_words(EDITIONS / str(number))

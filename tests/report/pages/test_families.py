@@ -37,7 +37,7 @@ def fleet(published_with_fleet: Path) -> Evidence:
 
 @pytest.fixture(scope="module")
 def family_exhibits(fleet: Evidence, published_study: Path) -> dict[str, list[Exhibit]]:
-    """Exhibits of each family for the fleet, or for the published nodes if the family has none for the fleet."""
+    """Each family's exhibits for the fleet, or for the published nodes if the family has none for the fleet."""
     own = Evidence(read_json(published_study / "verdicts.json"), published_study / "data")
     return {family.key: list(family.show(fleet)) or list(family.show(own)) for family in families()}
 

@@ -20,7 +20,7 @@ from tests.report.conftest import Factory
 def judge_nodes(synthetic: Factory, out: Path, *names: str, **record: Any) -> list[dict[str, Any]]:
     """Judge synthetic nodes with these names, and return the nodes as the verdicts list them.
 
-    record: values that replace keys in the record of the first node.
+    record: values to replace in the first node's record.
     """
     synthetic.write(synthetic(name, seed=seed).gemm(9).clock() for seed, name in enumerate(names))
     path = synthetic.root / names[0] / "node.json"

@@ -27,7 +27,7 @@ def content(published_study: Path) -> Content:
 
 @pytest.fixture(scope="module")
 def anchors(content: Content) -> dict[str, str]:
-    """Anchor of each term on the glossary page."""
+    """Anchors on the glossary page, by term."""
     (page,) = [page for page in content.pages if page.path == "glossary"]
     html = render_source(site_sources.page_source(page, site_sources.template_environment(), {}))
     return {head.get_text(): str(head["id"]) for head in html.find_all(id=True)}
@@ -52,7 +52,7 @@ def test_each_spelling_belongs_to_one_term() -> None:
 def test_every_spelling_links_to_its_term(content: Content, anchors: Mapping[str, str]) -> None:
     spelt = [[str(term["term"]), *map(str, term.get("also", []))] for term in read_glossary()]
     lost = []
-    # A page links each term only once, so test only one spelling of each term on a page.
+    # A page links each term only once, so test only one spelling per term on a page.
     for names in zip_longest(*spelt):
         wanted = {name: f"../glossary.html#{anchors[term[0]]}" for name, term in zip(names, spelt, strict=True) if name}
         page = render_with_terms([escape(f"About ({name}).") for name in wanted], content.terms)

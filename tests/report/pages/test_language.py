@@ -17,14 +17,14 @@ USED = {"p50_first_token_latency": 0.2, "p99_token_latency": 0.1, "p50_answer_la
 
 
 def add_decoding(node: SyntheticNode, rate: float, backend: str, format: str = "Q4_K_M", **more: Any) -> None:
-    """Add measurements of decoding at `rate` tokens per second."""
+    """Add decoding at `rate` tokens per second to the node's measurements."""
     params = {"model": "llama-1b", "format": format, "phase": "decode", "tokens": 128}
     more = {"dtype": "", "threads": 2, "spread": 1e-6, **more}
     node.point("language-models", 1 / rate, params=params, backend=backend, flop=2e9, bytes=8e8, **more)
 
 
 def add_load(node: SyntheticNode, users: int, **changed: float) -> SyntheticNode:
-    """Add measurements of a server that `users` users load. changed: values that replace those of metrics in USED."""
+    """Add measurements of a server that `users` users load. changed: metrics that replace the values in USED."""
     params = {"model": "llama-1b", "format": "Q4_K_M", "users": users, "prompt_tokens": 32, "new_tokens": 32,
               "seconds": 3, "cores": 0}  # fmt: skip
     return node.point("language-serving", USED | changed, backend="xllamacpp", params=params, threads=2, spread=0)

@@ -19,7 +19,7 @@ from tests.report.built_once import build_once, loaded_bytes
 from tests.report.pages.edition_files import Study, read_study, write_study
 
 MANY = 20
-# The order of the nodes by rate differs from their order by name, so a sort by name does not sort them by rate.
+# Names and rates are in different orders, so nodes that are sorted by name are not sorted by rate.
 RATES = {f"node-{place:02d}": 4.0 + 0.4 * (place * 7 % MANY) for place in range(MANY)}
 ENDS = {min(RATES, key=lambda name: RATES[name]), max(RATES, key=lambda name: RATES[name])}
 
@@ -33,7 +33,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="module")
 def fleet_site(fleet: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the fleet's site. Tests share the folder, so they must not write to it."""
+    """The folder with the fleet's site. Tests share the folder, so they must not write to it."""
 
     def make(folder: Path) -> None:
         render(fleet.verdicts, folder, "pandoc", fleet.data)
@@ -60,7 +60,7 @@ def test_sole_measurer_and_one_machine_per_folder_are_shown() -> None:
     ).astype({"device": "category"})  # fmt: skip
     nodes = [{"id": node, "source": "results/nodes" if node == "h" else "data/nodes"} for node in "abcdefghij"]
     assert machine_selection.select_nodes(nodes, table) == ["a", "c", "f", "h", "j"]
-    # If machines come from many folders, as these ten do, no machine is selected because of its folder.
+    # If machines come from many folders, as these ten do, no machine is selected to represent its folder.
     apart = [{**node, "source": node["id"]} for node in nodes]
     assert machine_selection.select_nodes(apart, table) == ["a", "c", "f", "j"]
 

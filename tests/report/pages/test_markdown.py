@@ -41,8 +41,8 @@ def cleaned_text(value: str) -> str:
     return " ".join(clean(value).split())
 
 
-# For each place on a page: a function that builds Markdown with a text in this place, the CSS selector of the element
-# with the text, and a function that reads the text from the element.
+# For each place on a page: a function that builds Markdown with a text in this place, a CSS selector to find the
+# element with the text, and a function that reads the text from the element.
 PLACES: dict[str, tuple[Callable[[str], str], str, Callable[[Any], str]]] = {
     "paragraph": (lambda value: f"::: {{.p}}\n{escape(value) or 'x'}\n:::\n\n", "div.p", element_text),
     "table": (lambda value: f"| {escape(value) or 'x'} | x |\n", "tbody td:first-child", element_text),

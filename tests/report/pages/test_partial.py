@@ -36,7 +36,7 @@ def test_pages_and_figures_are_made_from_any_part_of_the_nodes(tmp_path: Path, s
 
 
 def write_one_round(folder: Path, names: list[str], older: bool = False) -> None:
-    """Write the first round of these nodes and judge it. older: if true, use the format of an earlier protocol."""
+    """Write and judge the first round from each node. older: if true, use the format of an earlier protocol."""
     for name in names:
         record, samples = partial.nodes()[name]
         if older:
@@ -49,7 +49,7 @@ def write_one_round(folder: Path, names: list[str], older: bool = False) -> None
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with a study of one round on one machine. few.json has the verdicts on three claims, to render quickly."""
+    """Folder with a study that has one round on one machine. few.json has only three verdicts, to render quickly."""
 
     def make(folder: Path) -> None:
         write_one_round(folder, ["laptop"])

@@ -114,7 +114,7 @@ def test_quarto_errors_are_passed_on(tmp_path: Path, folder: Path, last: str, me
 
 @pytest.fixture
 def pandoc_pages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """List of the pages that pandoc is asked to render. A stand-in for pandoc adds them, and renders nothing."""
+    """List of the pages that pandoc should render. A stand-in for pandoc adds them to the list, and renders nothing."""
     pages: list[str] = []
     monkeypatch.setattr(pandoc, "render", lambda _, names: pages.extend(names))
     return pages

@@ -48,7 +48,7 @@ def rung_times(ladder_estimates: Estimates) -> dict[str, tuple[str, str, float]]
 
 
 def make_evidence(synthetic: Factory, *nodes: SyntheticNode, published: Sequence[str] = ()) -> Evidence:
-    """Return evidence for pages on these nodes. published: ids of published nodes. Other nodes are the user's own."""
+    """Return evidence for pages on these nodes. published: ids of the published nodes; others are the user's."""
     dataset = nodes_dataset(synthetic, *nodes)
     records = [
         {**node.record(), "label": f"CPU {node.id}", "source": "data/nodes" if node.id in published else "here"}

@@ -34,10 +34,10 @@ _EMPTY = re.compile(
 
 
 def disturb(evidence: Evidence, change: dict[str, float], seed: int | None = None) -> Evidence:
-    """Return a copy of the evidence in which rates are disturbed.
+    """Copy the evidence and disturb its rates.
 
-    change: factors for the rates of experiments, by name of the experiment. seed: if it is given, the rates, intervals
-    and round counts of all experiments are also disturbed at random.
+    change: factor for the rates of an experiment, by its name. seed: if it is given, disturb the rates, intervals and
+    round counts in all experiments at random, too.
     """
     data = evidence.data
     assert data is not None
@@ -120,7 +120,7 @@ def test_headings_are_distinct_and_name_their_machine(published_evidence: Eviden
         headings += [
             exhibit.section or exhibit.chart.title for exhibit in shown if not exhibit.within or exhibit.section
         ]
-        # With several machines, the title of each figure on a single machine must name that machine.
+        # With several machines, a figure on a single machine must name that machine in its title.
         alone = [exhibit for exhibit in shown if exhibit.machine and number > 1]
         assert [
             exhibit.chart.title for exhibit in alone if not any(name in exhibit.chart.title for name in names)

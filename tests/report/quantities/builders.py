@@ -20,7 +20,7 @@ ONE_GPU: dict[str, Any] = {"device": "cuda:0"}
 def add_product(
     node: SyntheticNode, rate: float, n: int = 512, graph: float | None = None, **more: Any
 ) -> SyntheticNode:
-    """Add a GPU product of n x n matrices at `rate` FLOP/s. Every sample reports a clock of 1.5 GHz.
+    """Add a GPU product (n x n matrices) at `rate` FLOP/s. Every sample reports a 1.5 GHz clock.
 
     graph: if it is given, also add the same product in a CUDA graph, at `graph` FLOP/s.
     """
@@ -86,7 +86,7 @@ def add_copy(
 
 
 def link_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node that copies to its GPU at 50 GB/s and from its GPU at 40 GB/s, with a latency of 10 µs per copy.
+    """Return a node that copies to its GPU at 50 GB/s and from its GPU at 40 GB/s, with 10 µs latency per copy.
 
     Copies in both directions at once reach 75 GB/s together.
     """
@@ -135,7 +135,7 @@ def add_load(
     node: SyntheticNode, rate: int, service: str = "classifier", seconds: int = 4, cores: int = 2,
     device: str = "cpu", spread: float = 1e-3, backend: str = "torch", dtype: str = "float32", **metrics: float,
 ) -> SyntheticNode:  # fmt: skip
-    """Add measurements of a server that receives `rate` requests per second. metrics: value of each metric."""
+    """Add measurements of a server that receives `rate` requests per second. metrics: values by metric."""
     runtime = {"backend": backend, "dtype": dtype}
     params = {"service": service, "requests_per_s": rate, "cores": cores, "seconds": seconds}
     for name, value in metrics.items():
@@ -144,7 +144,7 @@ def add_load(
 
 
 def add_tails(node: SyntheticNode, by_rate: Mapping[int, float], **more: Any) -> SyntheticNode:
-    """Add 99th percentile latencies of a server. by_rate: seconds, by requests per second."""
+    """Add a server's 99th percentile latencies. by_rate: seconds, by requests per second."""
     for rate, seconds in by_rate.items():
         add_load(node, rate, p99_latency=seconds, **more)
     return node
@@ -195,7 +195,7 @@ def add_run(
 
 
 def slowing_times(loss: float, each: float = 1.25, samples: int = 100, noise: float = 0.0) -> list[float]:
-    """Return the time of each sample. The rate falls by the fraction `loss` in all, in equal steps after each tenth."""
+    """Return a time for each sample. The rate falls by the fraction `loss` in all, in nine equal steps."""
     course = np.clip((np.arange(samples) // (samples // 10)) / 9, 0, 1)
     return list(each / (1 - loss * course) * np.exp(noise * np.random.default_rng(7).standard_normal(samples)))
 
@@ -222,7 +222,7 @@ PREDICTED = 1.0 + 100 * (0.01 + 0.001) + 50 * 0.004
 
 
 def add_job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, **more: Any) -> SyntheticNode:
-    """Add a whole job. If `flop` is not 0, the job trains a network, and times and counts of its parts are added."""
+    """Add a whole job. If `flop` is not 0, the job trains a network, and its parts' times and counts are added."""
     more = {"threads": 2, "spread": 0, "params": {"job": name}, **more}
     node.point("time-to-train", {"job_time": seconds, **(PARTS if flop else {})}, **more)
     exact = {**more, "spread": 0}
@@ -231,7 +231,7 @@ def add_job(node: SyntheticNode, name: str, seconds: float, flop: float = 0.0, *
     return node.point("time-to-train", flop, metric="job_flop", unit="FLOP", **exact) if flop else node
 
 
-# Names of the study's jobs. Some train networks, and the others train models of scikit-learn.
+# Names of the study's jobs. Some train networks, and the others train models in scikit-learn.
 TASKS = {"digits-mlp", "digits-cnn", "mnist-resnet", "table-net", "text-classifier", "bytes-gpt", "table-boosting",
          "digits-boosting", "digits-logistic"}  # fmt: skip
 

@@ -15,7 +15,7 @@ from .made_cases import DatasetOf, NodeBuilder
 
 @pytest.fixture(scope="session")
 def dataset_of(tmp_path_factory: pytest.TempPathFactory) -> DatasetOf:
-    """Return a function that returns the dataset on the nodes of a node builder, and calls each builder only once."""
+    """Return a function that takes a node builder and returns the dataset on its nodes. Each builder runs only once."""
 
     @cache
     def build_dataset(build: NodeBuilder) -> Dataset:

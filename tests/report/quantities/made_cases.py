@@ -20,12 +20,12 @@ DatasetOf = Callable[[NodeBuilder], Dataset]
 
 @dataclass(frozen=True)
 class Case:
-    """Expected estimates of a quantity in a scope.
+    """Expected estimates from a quantity in a scope.
 
     estimate: value in the only row, or values by the labels `by`, or None if no row is expected.
     width: type of the interval: open, exact or unknown, or `any` if it may be open or exact.
     low, high: ends of the interval, which replace `width`. If only one end is given, the other end must be nan.
-    labels: all labels of the only row.
+    labels: all labels in the only row.
     sources: experiments whose rows the estimates use, by default those that the quantity declares.
     """
 

@@ -164,10 +164,10 @@ def ladder_node(synthetic: Factory) -> SyntheticNode:
         add_rate(240 * gain, steps=60 * gain, backend="onednn", threads=threads)
         add_rate(480 * gain, backend="onednn", threads=threads, dtype="bfloat16")
     add_rate(500, backend="blis")  # This is the fastest on one core, but not measured on all cores.
-    add_rate(3000, **ONE_GPU)  # The launch takes two thirds of this time; the graph below avoids it.
+    add_rate(3000, **ONE_GPU)  # The launch takes two thirds of this time. The graph below avoids the launch.
     add_rate(9000, metric="graph_time", **ONE_GPU)
     add_rate(90000, dtype="bfloat16", **ONE_GPU)
-    # No rung of the ladder uses these points, because their shape, batch or model is not that of the ladder.
+    # No rung on the ladder uses these points, because they do not have the ladder's shape, batch or model.
     add_rate(1e6, 2000, backend="onednn")
     add_step(node, 1e9, batch=64)
     add_step(node, 1e9, model="gpt")
@@ -247,7 +247,8 @@ test_without_cuda = case_test(vulkan_node, case("without_cuda.naive_over_library
 
 def inference_node(synthetic: Factory) -> SyntheticNode:
     node = all_models_node(synthetic, gpus=1)
-    add_request(node, "mlp", 20e-6, threads=1, backend="onnx")  # The fastest, but PyTorch has no time on one thread.
+    # This request is the fastest, but it has no gain, because PyTorch has no time on one thread.
+    add_request(node, "mlp", 20e-6, threads=1, backend="onnx")
     add_request(node, "mlp", 1e-3, batch=32, threads=2)
     add_request(node, "mlp", 40e-6, threads=2, backend="inductor")
     add_request(node, "mlp", 10e-6, threads=2, backend="onnx", dtype="int8")
@@ -268,7 +269,7 @@ test_inference = case_test(
     case("inference.latency_s", 20e-6, **_MLP, batch=1, backend="best", detail="onnx, 1 thread",
          sources=("inference",)),
     case("inference.fastest_p99_s", 2e-3, model="gpt-1m", detail="float32, onnx, 2 threads"),
-    # A 99th percentile needs at least 100 samples per round, so batch 32 has none.
+    # A 99th percentile needs at least 100 samples per round. Batch 32 has fewer samples, so it has no estimate.
     case("inference.fastest_p99_s", {2: 198e-6 * 1.01**2}, by="batch", device="cpu", model="mlp", batch=[2, 32]),
     case("inference.onnx_gain", {2: 2.0}, by="threads", model="mlp"),
     case("inference.int8_gain", 2.5),
@@ -276,7 +277,7 @@ test_inference = case_test(
 )  # fmt: skip
 
 
-# FULL: number of threads that fill the invented chip. Up to this number, each thread adds 1 GFLOP/s.
+# FULL: thread count that fills the invented chip. Up to this number, each thread adds 1 GFLOP/s.
 # COUNTS: thread counts that are measured.
 FULL = 50_000
 COUNTS = (1, 32, 1024, 8192, 16384, 32768, 65536, 1048576)
@@ -301,8 +302,8 @@ def parallelism_node(synthetic: Factory) -> SyntheticNode:
     node: SyntheticNode = chip_node(synthetic)
     for paths, seconds in ((1, 1e-3), (8, 7e-3), (32, 24e-3)):
         add_work(node, seconds, "paths", paths=paths)
-    # Vector code executes every path, so its time grows with their number. Scalar code always takes the same time, so
-    # it is faster beyond 20 paths.
+    # Vector code executes every path, so its time grows with the path count. Scalar code always takes the same time,
+    # so it is faster beyond 20 paths.
     for paths in (1, 8, 32):
         add_work(node, 1e-4 * paths, "paths", "cpu", paths=paths, backend="llvm")
         add_work(node, 2e-3, "paths", "cpu", paths=paths, backend="llvm-scalar")
@@ -311,10 +312,10 @@ def parallelism_node(synthetic: Factory) -> SyntheticNode:
 
 test_parallelism = case_test(
     parallelism_node,
-    # 32,768 threads reach 0.655 of the best rate and 65,536 threads all of it, so 90% lies between these counts.
+    # 32,768 threads reach 65.5% of the best rate and 65,536 threads reach all of it, so 90% lies between these counts.
     case("parallelism.threads_for_90_percent", 32768 * 2 ** (np.log(0.9 / 0.65536) / np.log(1 / 0.65536)), low=32768,
          high=65536, rel=0.02),
-    # Linearity is relative to one thread, and is computed only up to half of FULL.
+    # Linearity is relative to one thread, and is computed only up to FULL / 2.
     case("parallelism.linearity", dict.fromkeys(COUNTS[1:5], 1.0), by="in_flight", rel=0.01),
     case("parallelism.divergence_cost", {8: 7, 32: 24}, by="paths", device="gpu", rel=0.01),
     case("parallelism.divergence_cost", 20, device="cpu", paths=32, detail="llvm-scalar", rel=0.01),
@@ -348,7 +349,7 @@ METHODS = ("cell_order", "permuted", "summation", "split_k", "threads", "librari
 
 
 def numerics_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node with products whose results differ by method and round, and with operation counts of two models."""
+    """Return a node with products whose results differ by method and round, and with counts for two models."""
     node = synthetic("node-a", gpus=1)
     once: dict[str, Any] = {"unit": "1", "samples": 1}
 
@@ -387,7 +388,7 @@ test_numerics_and_counts = case_test(
     case("numerics.determinism", {"8x8x8": 4, "9x9x9": 4}, by="shape", over="calls", n=[8, 9], width="exact"),
     case("numerics.determinism", {"calls": 1}, by="over", n=10, width="unknown"),
     case("numerics.determinism", {"8x8x8": 1, "9x9x9": 3}, by="shape", over="rounds", width="exact"),
-    # Counts of operators and levels in a model are exact, even if they come from one round.
+    # Counts of operators or levels are exact, even if they come from one round.
     case("sequential.parallel_width", 262, level="widest", **_WIDTH),
     case("sequential.parallel_width", 512, model="lstm-32", level="median", width="exact"),
     case("sequential.dependent_levels", {"operators": 5, "operators, sums as trees": 29}, by="counted", **_WIDTH),
@@ -398,7 +399,7 @@ test_numerics_and_counts = case_test(
 def recurrent_dataset(synthetic: Factory, flop: float) -> Dataset:
     """Return evidence in which a GPU speeds up the LSTM 2 times and the transformer 20 times, both at batch 16.
 
-    flop: operations in a step of the LSTM.
+    flop: operations per LSTM step.
     """
     node = synthetic(gpus=1)
     for model, batch, gain, work in (

@@ -1,4 +1,4 @@
-"""Quantities on convergence and equivalence: the choice of learning rates, and intervals that come from seeds."""
+"""Quantities on convergence and equivalence: how learning rates are chosen, and intervals over seeds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BATCHES = np.array([8.0, 32.0, 128.0, 512.0])
 def add_sweep(node: SyntheticNode, seeds: int = 6, **more: Any) -> SyntheticNode:
     """Add runs at several learning rates for each batch size.
 
-    The best rate is twice the rate of the linear rule, which is batch / 32. The accuracy at the best rate is
+    The linear rule gives the rate batch / 32, and the best rate is twice as high. The mean accuracy at the best rate is
     0.96 - 0.01 log2(batch / 8).
     """
     random = np.random.default_rng(3)
@@ -93,7 +93,7 @@ def test_two_batches_or_two_seeds_make_no_trend(synthetic: Factory, batches: tup
 
 def test_equal_updates_compare_batches_with_different_epochs(synthetic: Factory) -> None:
     node = synthetic()
-    # For each doubling of the batch, the accuracy falls by 0.01 at equal epochs, and rises by 0.01 at equal updates.
+    # Each time the batch doubles, the accuracy falls by 0.01 at equal epochs, and rises by 0.01 at equal updates.
     for place, batch in enumerate((16, 64, 256)):
         fell, rose = 0.95 - 0.02 * place, 0.90 + 0.02 * place
         add_accuracies(node, batch, 1.0, [fell - 0.001, fell, fell + 0.001], epochs=4, updates=[256 // 4**place])
@@ -151,7 +151,7 @@ def test_noisy_machine_does_not_widen_a_quiet_machines_interval(synthetic: Facto
 
 
 # For each name: arguments for the curve of the fourth model, and the expected estimate, lower end of its interval and
-# detail. A lower end of None means any value below the estimate.
+# detail. If the lower end is None, any value below the estimate is right.
 FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "agrees": ({}, (1, 1, "4 models")),
     "differs": ({"agrees": DIFFER}, (0.75, 0.75, "4 models, differing: tabular")),

@@ -1,4 +1,4 @@
-"""Declarations of quantities, and quantities on reference figures, which use only verified figures."""
+"""Quantity declarations, and quantities on reference figures, which use only verified figures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_share_above_its_ceiling_has_no_interval(synthetic: Factory) -> None:
 
 
 def figure_dataset(synthetic: Factory, values: dict[str, dict[str, Any]]) -> Dataset:
-    """Return evidence with only these reference entries. values: fields of each entry, by entry id."""
+    """Return evidence with only these reference entries. values: fields by entry id."""
     data = evidence(synthetic, synthetic("a-node"))
     return Dataset(data.nodes, {name: make_entry(name, **more) for name, more in values.items()})
 

@@ -1,4 +1,4 @@
-"""Fits recover a machine's peak, bandwidth, launch cost and cache speed from the times of its kernels."""
+"""Fits recover a machine's peak, bandwidth, launch cost and cache speed from its kernels' times."""
 
 from __future__ import annotations
 

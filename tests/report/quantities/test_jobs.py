@@ -162,8 +162,8 @@ FLOP = {
     "Pythia-1.4B": 6 * 1.2086e9 * 299.89e9,
     "Llama 2 70B": 6 * 70e9 * 2e12,
     "Alpaca 7B fine-tune (at most)": 6 * 7e9 * 52e3 * 3 * 512,
-    # BERT trains 90% of its steps on sequences of 128 tokens and 10% on 512, on average 166.4. Its blocks have 84.9e6
-    # parameters.
+    # BERT trains 90% of its steps on sequences of 128 tokens and 10% on 512, which is 166.4 on average. Its blocks have
+    # 84.9e6 parameters.
     "BERT base": 6 * 84.9e6 * 256e6 * 166.4,
 }
 
@@ -180,7 +180,7 @@ def published_run_nodes(synthetic: Factory) -> list[SyntheticNode]:
     add_training(node, 1e6, model="mlp")
     add_training(node, 1e6, threads=1)
     add_training(node, 1e6, model="cnn", backend="simd")
-    # Whole jobs of every size take twice the time that their operations and the best rate give.
+    # Whole jobs, small or large, take twice the time that follows from their operations and the best rate.
     for number, name in enumerate(TRANSFORMERS):
         add_job(node, name, 2 * 10.0**number, 250 * GIGA * 10.0**number)
     return [node, add_training(other, 8000, **ONE_GPU)]  # This node has a rate only on its GPU.
@@ -208,7 +208,7 @@ test_published_runs = case_test(
     case("ladder.nodes_for_90_days", {size: 6 * size * tokens / (9000 * GIGA) / (90 * 86400) for size, tokens in
          ((7e9, 2e12), (70e9, 2e12), (405e9, 15.6e12))}, by="parameters", node="node-a", device="gpu", rel=0.02,
          **_OPEN),
-    # A server with 128 cores like those of the node replaces 64 nodes, which have two cores each.
+    # A server with 128 cores like the node's replaces 64 nodes, which have two cores each.
     case("ladder.servers_for_90_days", _SERVERS * 2 / 128, parameters=70e9, evidence="scaled"),
     case("time_to_train.held_out", dict.fromkeys(TRANSFORMERS, 1.0), by="job", width="any"),
 )  # fmt: skip
@@ -226,7 +226,7 @@ def test_correction_interpolates_but_does_not_extrapolate() -> None:
 
 
 def test_held_out_job_interval_has_its_stated_coverage() -> None:
-    """If jobs scatter about a line, the interval for a held-out job contains the job in about 99 of 100 draws."""
+    """If jobs scatter about a line, the interval for a held-out job contains the job in about 99% of draws."""
     draw = np.random.default_rng(7)
     flop, covered = np.logspace(10, 14, 9), []
     for _ in range(400):
@@ -246,7 +246,7 @@ def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
 
 
 def test_run_flop_match_publications_and_are_spaced(dataset_of: DatasetOf) -> None:
-    """Each run has over twice the FLOP of the run two before it, so doubling the rate reaches at most two more runs."""
+    """Each run needs over twice as many FLOP as the run two before it, so doubling the rate adds at most two runs."""
     flop = {run.name: total_flop(run, dataset_of(published_run_nodes)) for run in RUNS}
     assert {name: flop[name] for name in FLOP} == pytest.approx(FLOP, rel=0.02)
     totals = list(flop.values())
@@ -267,9 +267,9 @@ _NEEDED: dict[str, Any] = {"name": "several_devices.gpus_needed", "width": "exac
 test_several_devices = case_test(
     several_devices_node,
     case("training.memory_model_error", {"cuda:0": -0.2, "cpu": 1.0}, by="device", rel=0.02, sources=("training",)),
-    # The model has 405e9 parameters of 16 bytes each, and a device has 80e9 bytes.
+    # The model needs 16 bytes for each of its 405e9 parameters, and a device has 80e9 bytes.
     case(estimate=81, model="Llama 3.1 405B", accelerator="NVIDIA H100 SXM5", **_NEEDED),
-    # The state takes 16e6 bytes and each of 32 samples takes 1e9 bytes. The measured device has 20e9 bytes.
+    # The state takes 16e6 bytes, and 32 samples take 1e9 bytes each. The measured device has 20e9 bytes.
     case(estimate=2, model="MLP on digits", accelerator="Synthetic GPU, measured here",
          detail="weights, gradients, moments and a batch of 32 take 1.6 times one", **_NEEDED),
 )  # fmt: skip
@@ -359,9 +359,9 @@ def test_missing_or_unverified_figure_is_named_in_the_error(
 
 LARGEST, DAY = 405_000_000_000, 86400
 WORK, RATIO = 3.8e25, "ladder.cpu_cluster_cost_ratio"
-# SEQUENCES: BERT sequences per second on each of the 16 servers in an MLPerf result.
-# RATES: FLOP/s per server, by evidence. A scaled server has 128 cores like those of the node, a documented server is
-# one of the MLPerf servers, and a rated server reaches its rated peak times a utilisation.
+# SEQUENCES: BERT sequences per second and server, from an MLPerf result on 16 servers.
+# RATES: FLOP/s per server, by evidence. A scaled server has 128 cores like the node's, a documented server is an MLPerf
+# server, and a rated server reaches its rated peak times a utilisation.
 SEQUENCES = figure_value("mlperf-training-3.1.16x2x8480plus.bert_sequences_per_s") / 16
 RATES = {
     "scaled": 400 * GIGA / 2 * 128,

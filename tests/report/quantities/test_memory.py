@@ -40,7 +40,7 @@ def memory_nodes(synthetic: Factory) -> list[SyntheticNode]:
         add_passes(node, 512 * MIB, rate, backend=backend, **ONE_GPU)
     add_passes(node, 512 * MIB, 1e12, "copy", **ONE_GPU)
     add_passes(node, 512 * MIB, 9e11, threads=2)  # This CPU is no desktop, so it is no baseline for the GPU.
-    add_passes(node, 128 * MIB, 1e13, threads=2)  # The least footprint that counts: four times the cache of 32 MiB.
+    add_passes(node, 128 * MIB, 1e13, threads=2)  # This is the least footprint used: four times the 32 MiB cache.
     add_passes(node, 127 * MIB, 9e13, threads=2)
     desktops = [priced_node(synthetic, name=name, model=SEVENTH, seed=ord(name[-1])) for name in ("node-b", "node-c")]
     for desktop, rate in zip(desktops, (5e10, 6e10), strict=True):
@@ -92,8 +92,7 @@ def test_measured_peaks_correct_the_memory_model(synthetic: Factory, measured: b
     node = synthetic("node-a")
     for model, parameters in PARAMETERS.items():
         add_counts(node, model, 3, parameters=parameters, activation_bytes=ACTIVATION)
-    # Each factor is the measured peak relative to the modelled peak. The factor of `mlp` is not used, because its peak
-    # is too small.
+    # Each factor is the measured peak relative to the modelled peak. The peak for `mlp` is too small to be used.
     for model, over, batch in (("gpt2", 0.9, 1), ("gpt2", 1.1, 2), ("gpt2", 1.2, 4), ("mlp", 3.0, 1)) * measured:
         add_peak_memory(node, model, batch, over * (16 * PARAMETERS[model] + ACTIVATION * batch), spread=1e-4)
     rows = select_rows("ladder.training_memory_bytes", evidence(synthetic, node))
@@ -104,7 +103,7 @@ def test_measured_peaks_correct_the_memory_model(synthetic: Factory, measured: b
     assert rows.filter(model="Llama 3.1 8B").rows("low", "estimate", "high") == [pytest.approx((16 * 8e9,) * 3)]
 
 
-# PEAK is in FLOP/s and MOVED in bytes/s. The balance of the node is their ratio, 16 FLOP/B.
+# PEAK is in FLOP/s and MOVED in bytes/s. The node's balance is their ratio, 16 FLOP/B.
 PEAK, MOVED = 1.6e11, 1e10
 CACHE = 2**25
 LIMITS = [2.0**power for power in range(-2, 13)]
@@ -151,7 +150,7 @@ test_roofline = case_test(
     case("roofline.intensity_over_balance", {"training": 4, "decode": 0.5 / 16}, by="phase", rel=0.05, **_ALL),
     # If all rounds give the same share, the spread between rounds is unknown.
     case("roofline.memory_bound_share", 0.6, phase="training", width="unknown", **_ALL),
-    # A share of 1 or 0 is exact: all operators, or no operators, have an intensity below the balance.
+    # The shares 1 and 0 are exact: all operators, or no operators, have an intensity below the balance.
     case("roofline.memory_bound_share", 1, phase="decode", width="exact", **_ALL),
     case("roofline.memory_bound_share", 0, phase="prefill", width="exact", **_ALL),
     case("roofline.memory_bound_share", 0.5, phase="forward", rel=0.25, **_ALL),
@@ -163,8 +162,8 @@ test_roofline = case_test(
 @pytest.mark.parametrize(
     ("balance", "expected"),
     [
-        # The interval begins at the lower end of the share for the last limit that is surely below the balance. It ends
-        # at the upper end of the share for the first limit that is surely above the balance.
+        # The interval begins at the share's lower end for the last limit that is surely below the balance. It ends at
+        # the share's upper end for the first limit that is surely above the balance.
         ((6.0, 3.0, 12.0), (0.5 + 0.2 * np.log(1.5) / np.log(2), 0.35, 0.8)),
         ((4.0, 4.0, 8.0), (0.5, 0.45, 0.75)),
         ((1.0, 0.5, 2.0), (0.2, 0.0, 0.45)),
@@ -191,10 +190,10 @@ def add_square(
 def predictable_node(
     synthetic: Factory, launch: float = 0.0, cache: float = 1.0, reached: float = 1.0, spread: float = 0.0
 ) -> SyntheticNode:
-    """Return a machine on which these numbers determine the time of every kernel.
+    """Return a machine on which these numbers determine how long every kernel takes.
 
-    launch: seconds per kernel launch. cache: cache bandwidth, relative to memory bandwidth. reached: fraction of the
-    peak, or of the bandwidth, that kernels reach.
+    launch: seconds per kernel launch. cache: cache bandwidth, relative to memory bandwidth. reached: kernel
+    speed relative to the ceiling that limits the kernel.
     """
     node = machine_node(synthetic, spread=spread)
     for n in (64, 96, 128, 192, 256, 320, 384, 448, 512, 768, 1024, 1536):
@@ -337,7 +336,7 @@ def requests_node(synthetic: Factory) -> SyntheticNode:
     add_gpu_request(node, 1e-5, (1e-6, 4e-6, 1e-6), **TINY)
     add_gpu_request(node, 100e-6, (20e-6, 10e-6, 30e-6), **DENSE)
     add_gpu_request(node, 1000e-6, (20e-6, 900e-6, 30e-6), uses=100, **DENSE)
-    # The three phases take longer than the whole request, because of noise. The remaining time is then taken as 0.
+    # Because of noise, the three phases take longer than the whole request, so the remaining time is taken as 0.
     add_gpu_request(node, 100e-6, (50e-6, 30e-6, 25e-6), **{**DENSE, "m": 65})
     return node
 
