@@ -36,7 +36,7 @@ def possible_outcomes(claim: Claim) -> set[str]:
     shares = all(part.rule == "for_share_of" for part in claim.parts)
     exists = all(part.rule == "exists" for part in claim.parts)
     outcomes = {"supported", "challenged", "awaiting"}
-    # A claim whose only rule is `for_share_of` or `exists` cannot depend on the case, because one outcome covers all.
+    # A claim whose only rule is `for_share_of` or `exists` cannot get `depends`, because one outcome covers all cases.
     if len(claim.parts) > 1 or (measured and not shares and not exists):
         outcomes.add("depends")
     if measured or shares:

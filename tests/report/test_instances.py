@@ -1,4 +1,4 @@
-"""Machines of one kind share one case, in any number and order. If they disagree, the interval is wider."""
+"""Machines of one kind share one case, in any number and order. If they disagree, its interval is wider."""
 
 from __future__ import annotations
 

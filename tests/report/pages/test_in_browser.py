@@ -174,7 +174,7 @@ def test_copied_link_keeps_the_slider_state(site: Path, visit: Visit) -> None:
     page.fill(".threshold input[type=number]", "79")
     assert "The claim would be: supported" in page.locator(".threshold output").inner_text()
     page.click("button.copy")
-    expect(page.locator("button.copy")).to_have_text("Copied")  # Waits until the clipboard has answered.
+    expect(page.locator("button.copy")).to_have_text("Copied")  # This waits for the clipboard's answer.
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == page.url
     reopened = visit(site / "claims" / f"W04.html#{copied.partition('#')[2]}")

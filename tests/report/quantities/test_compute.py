@@ -247,7 +247,7 @@ test_without_cuda = case_test(vulkan_node, case("without_cuda.naive_over_library
 
 def inference_node(synthetic: Factory) -> SyntheticNode:
     node = all_models_node(synthetic, gpus=1)
-    # This request is the fastest, but it has no gain, because PyTorch has no time on one thread.
+    # This request is the fastest, but its gain over PyTorch is unknown, because PyTorch was not timed on one thread.
     add_request(node, "mlp", 20e-6, threads=1, backend="onnx")
     add_request(node, "mlp", 1e-3, batch=32, threads=2)
     add_request(node, "mlp", 40e-6, threads=2, backend="inductor")
