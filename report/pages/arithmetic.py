@@ -17,12 +17,11 @@ def derivation_entries(
     machines: Mapping[str, str] | None = None,
     shown: Collection[str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return a template entry for each formula by which a part of a claim got its derived result.
+    """Return a template entry for each formula that gave a part of the claim a derived result.
 
     Parts without a derived result have no entry.
-    machines: maps node ids to machine names. A further result is labelled with its machine if the further results come
-    from several nodes.
-    shown: ids of the nodes whose further results are listed; None lists all.
+    machines: machine names by node id, to label further results if they come from several nodes.
+    shown: node ids to list further results for; None lists all.
     """
     worked: list[dict[str, Any]] = []
     for part in parts:
@@ -39,7 +38,7 @@ def derivation_entries(
 
 
 def pending_formulas(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List the formulas that have not given a result yet, for all parts of a claim."""
+    """List the formulas in a claim's parts that have not given a result yet."""
     texts = [
         format_formula(formula["text"])
         for part in parts

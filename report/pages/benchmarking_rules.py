@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Rule:
     """A benchmarking rule.
 
-    asks: text of the rule, in our words.
-    met: description of the way in which this study follows the rule.
+    asks: the rule in our words.
+    met: this study's way of following the rule.
     """
 
     asks: str

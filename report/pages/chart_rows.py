@@ -43,7 +43,7 @@ def estimate_row(
 ) -> dict[str, Any]:
     """Return a row for `charts.estimate_chart`.
 
-    by: divisor that converts the estimate and its bounds to the unit of the axis.
+    by: divisor to convert the estimate and its bounds to the axis unit.
     text: text at the end of the row; '' prints the estimate with its unit.
     """
     text = (text or with_unit(float(case["estimate"]), unit)) + (f", {ONE_ROUND}" if is_single_round(case) else "")
@@ -56,8 +56,8 @@ def line_points(
     """Return points for `charts.line_chart`, sorted by x.
 
     A point has x, y, low, high and one_round, which is True for a single round.
-    along: name of the case label that gives x.
-    by, x_by: divisors of y and of x.
+    along: case label that gives x.
+    by, x_by: divisors for y and x.
     """
     rows = [
         {"x": float(case[along]) / x_by, "one_round": is_single_round(case), **scale_case(case, by)} for case in cases
@@ -76,7 +76,7 @@ def alt_text(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def figure_suffix(place: int, device: str) -> str:
-    """Return the suffix for a figure's name: '1' for the processor of the first node, '1-cuda0' for its GPU."""
+    """Return the suffix for a figure's name: '1' for the first node's processor, '1-cuda0' for its GPU."""
     return f"{place}" if device == "cpu" else f"{place}-{device.replace(':', '')}"
 
 
@@ -102,7 +102,7 @@ def library_name(name: str) -> str:
 
 
 def device_suffix(view: View, device: str) -> str:
-    """Return the suffix of a label for a device: ', GPU', or the GPU's name if there are several; '' for a CPU."""
+    """Return a label suffix for a device: ', GPU', or the GPU's name if there are several; '' for a CPU."""
     if device_kind(device) == "cpu":
         return ""
     several = sum(device_kind(device) == "gpu" for device in view.devices()) > 1

@@ -34,12 +34,12 @@ SIDES = {"supports": BLUE, "challenges": VERMILION, "undecided": MUTED, "": BLUE
 DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#7d8792", GRID: "#3a424c", PAPER: "#161b22", BLUE: "#58a9e0",
         VERMILION: "#f08a4b", AMBER: "#e0b341", GREEN: "#3fbf97", PURPLE: "#d68fc0", SKY: "#7cc4ee"}  # fmt: skip
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
-# WIDE, NARROW: width of a figure for a page and for a phone, in inches. Text of 10 points is then at least 13 pixels
-# high on a page, and 12 pixels high on a phone whose screen is 360 pixels wide.
+# WIDE, NARROW: figure width for a page and for a phone, in inches. Text of 10 points is then at least 13 pixels high on
+# a page, and 12 pixels high on a phone whose screen is 360 pixels wide.
 # ROW: height of a row in a figure, in inches.
 WIDE, NARROW = 6.8, 3.6
 ROW = 0.3
-# Text after the estimate of a single round, which has no interval.
+# Text after an estimate from a single round, which has no interval.
 ONE_ROUND = "one round"
 HOLLOW = f"◇ {ONE_ROUND}, without an interval"
 _THEME: dict[str, Any] = {
@@ -85,10 +85,10 @@ class Chart:
     """A figure to draw.
 
     name: file name without suffix.
-    title: message of the figure.
-    draw: function that draws the figure at a width in inches.
-    note: text that explains the marks and names the machine or the source.
-    alt: description of the figure in words, for screen readers.
+    title: the figure's message.
+    draw: function to draw the figure at a width in inches.
+    note: text to explain the marks and to name the machine or source.
+    alt: description in words, for screen readers.
     """
 
     name: str
@@ -121,15 +121,15 @@ def estimate_chart(
     line: str = "",
     log: bool | None = None,
 ) -> EstimateDrawing:
-    """Return a drawing with a row per case, which shows the label, mark, interval and number of the case.
+    """Return a drawing with a row per case: label, mark, interval and number.
 
     rows: each has label, estimate, low and high (None if unknown), text (printed at the end of the row), side (a key in
-    SIDES) and tier (of the evidence). A row may also have `other` (position of a second mark), `one_round` (True for a
-    hollow mark) and `group` (heading above the first row of the group).
-    axis: label of the axis.
-    lines: the threshold, or both ends of a range of thresholds.
-    line: name of the threshold or range, printed above the axes.
-    log: True for a logarithmic axis; None chooses the scale by the span of the data.
+    SIDES) and tier (evidence tier). A row may also have `other` (position of a second mark), `one_round` (True for a
+    hollow mark) and `group` (heading above the group's first row).
+    axis: axis label.
+    lines: the threshold, or both ends of a threshold range.
+    line: name for the threshold or range, to print above the axes.
+    log: True for a logarithmic axis; None adapts the scale to the span of the data.
     """
 
     def draw(width: float) -> Figure:
@@ -183,12 +183,12 @@ def estimate_chart(
 
 
 def fit_line(text: str, width: float) -> str:
-    """Shorten text so that it fits on one line within the axes."""
+    """Shorten text to fit on one line within the axes."""
     return textwrap.shorten(text, 30 if is_narrow(width) else 56, placeholder=" …")
 
 
 def is_narrow(width: float) -> bool:
-    """True if the width is that of a phone figure."""
+    """True if a figure of this width is for a phone."""
     return width <= NARROW + 1
 
 
@@ -199,7 +199,7 @@ def wrap_text(text: str, room: int) -> str:
 
 def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
     """Add a legend above the axes, with as many columns as fit; a single column on a phone."""
-    # Each column needs 0.7 inches for its marker and a gap, and 0.08 inches for each character of the longest label.
+    # Each column needs 0.7 inches for its marker and a gap, and 0.08 inches per character in the longest label.
     room = width / (0.7 + 0.08 * max(len(str(handle.get_label())) for handle in handles))
     ncols = 1 if is_narrow(width) else max(1, min(3, len(handles), int(room)))
     figure.legend(handles=handles, loc="outside upper left", ncols=ncols)
@@ -217,7 +217,7 @@ def _needs_log_axis(values: Sequence[float]) -> bool:
 
 
 def axis_label(axis: str, logarithmic: bool, width: float) -> str:
-    """Wrap the label of an axis, and add "(logarithmic)" if the axis is logarithmic and the figure is wide."""
+    """Wrap an axis label, and add "(logarithmic)" if the axis is logarithmic and the figure is wide."""
     named = f"{axis} (logarithmic)" if logarithmic and not is_narrow(width) else axis
     return wrap_text(named, 34 if is_narrow(width) else 62)
 
@@ -247,10 +247,10 @@ def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, 
         margin = max((high / low) ** 0.06, 1.15)
         limits(low / margin, high * margin)
         decades = np.log10(high / low)
-        # Ticks at 2 and 5 times the powers of ten are added on an axis that spans at most this many decades. The limit
+        # An axis that spans at most this many decades gets extra ticks, at 2 and 5 times each power of ten. The limit
         # is lower along x on a phone, where labels have little space.
         room = 1.2 if which == "x" and is_narrow(width) else 2
-        # On an axis over many decades the labels are long, so fewer of them fit.
+        # On an axis over many decades the labels are long, so fewer fit.
         max_ticks = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
         line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=max_ticks))
         line.set_minor_locator(NullLocator())
@@ -283,7 +283,7 @@ def line_chart(
     table: the columns low and high, if there are any, are drawn as bars. Points with True in a column one_round are
     hollow.
     axis: labels of the x axis and the y axis.
-    levels: heights of horizontal lines, by the name printed at the line.
+    levels: heights of horizontal lines, by the name to print at the line.
     log: True makes an axis logarithmic; first the x axis, then the y axis.
     joined: False draws points without lines, for data where values between two points mean nothing.
     """
@@ -363,7 +363,7 @@ def bar_chart(
 ) -> Callable[[float], Figure]:
     """Return a drawing with horizontal bars from zero: a row per value in `y`, a bar per value in `hue`.
 
-    stacked: True stacks the bars of a row; False draws them one below the other.
+    stacked: True stacks the bars in a row; False draws them one below the other.
     """
 
     def draw(width: float) -> Figure:

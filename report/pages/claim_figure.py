@@ -18,15 +18,14 @@ from report.pages import charts, verdict_words
 from report.pages.chart_rows import alt_text, is_single_round, scale_case
 
 MOST_ROWS = 8
-# Labels that may tell cases apart. `short_labels` tries them in this order, which is the order in which a reader would
-# ask for them.
+# Labels that may tell cases apart. `short_labels` tries them in this order, as a reader would ask for them.
 _LABELS = (
     "run", "model", "subject", "service", "server", "shape", "op", "task", "gpu", "machine", "accelerator", "cpu",
     "of", "to", "baseline", "parameters", "batch", "requests_per_s", "threads", "cores", "dtype", "phase", "direction",
     "host_memory", "level", "footprint", "backend", "method", "data", "setting", "size", "scale",
 )  # fmt: skip
 _MOST_LABELS = 3
-# Maximum length of a label, in characters.
+# Maximum label length, in characters.
 _ROOM = 44
 _TIERS = {"published": "published", "derived": "derived", "documented": "documented"}
 
@@ -84,10 +83,10 @@ def _has_number(case: Mapping[str, Any]) -> bool:
 
 
 def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the parts of the claim that its figure shows.
+    """Return the parts to show in the claim's figure.
 
-    These are all parts with the unit, threshold and rule of the deciding part, if none of them has more than two cases.
-    Otherwise the figure shows the deciding part alone.
+    These are all parts with the unit, threshold and rule of the deciding part if none has more than two cases,
+    otherwise only the deciding part.
     """
     parts = verdict["parts"] or []
 
@@ -258,7 +257,7 @@ def quantity_name(quantity: str) -> str:
 
 
 def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
-    """Return a title that counts the cases on each side of the threshold."""
+    """Return a title that counts cases on each side of the threshold."""
     count, n = len(cases), formatting.format_count
     line = f"the threshold of {line}" if len(declared) == 1 else line
     if not declared:
@@ -284,7 +283,7 @@ def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], l
 
 
 def _chart_note(rows: Sequence[Mapping[str, Any]], total: int) -> str:
-    """Explain the marks and bars, and state how many of all cases are drawn."""
+    """Explain the marks and bars; if cases are left out, state how many are drawn."""
     tiers = list(dict.fromkeys(str(row["tier"]) for row in rows))
     marks = [f"{verdict_words.TIERS[tier].sign} {verdict_words.TIERS[tier].name}" for tier in tiers]
     sides = {str(row["side"]) for row in rows}

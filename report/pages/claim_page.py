@@ -17,9 +17,9 @@ from report.pages.machine_selection import filter_cases
 from report.pages.markdown import identifier
 from report.pages.threshold_slider import sliders_json
 
-# Maximum number of cases listed for a part of the claim; the data tables hold all cases.
+# Maximum number of cases to list for a part of the claim; the data tables hold all cases.
 _MOST_CASES = 120
-# Maximum number of summary rows listed behind a case; a longer list is shortened.
+# Maximum number of summary rows to list for a case; a longer list is shortened.
 _MOST_NUMBERS = 12
 _STANDS = {
     "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
@@ -35,7 +35,7 @@ def claim_context(
 ) -> dict[str, Any]:
     """Build the template context for a claim's page.
 
-    machines: short node names by id. shown: ids of the nodes whose cases are listed; None lists all cases.
+    machines: short node names by id. shown: node ids to list cases for; None lists all cases.
     """
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     order = list(verdicts)
@@ -179,7 +179,7 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
 
 
 def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
-    """Yield an entry for each question that this claim and claims of this or another article answer differently."""
+    """Yield an entry for each question that this claim and claims in this or another article answer differently."""
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     for contradiction in document["contradictions"]:
         sides = contradiction["sides"]
@@ -242,7 +242,7 @@ def _published_rows(part: Mapping[str, Any]) -> Any:
 
 
 def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown: Collection[str] | None) -> Any:
-    """Yield a table for each part of the claim, with at most _MOST_CASES of the part's cases on the shown machines."""
+    """Yield a table for each part of the claim, with at most _MOST_CASES cases from the shown machines."""
     parts = verdict["parts"] or []
     nodes = {case.get("node") for case in verdict["cases"] if case.get("node")}
     several_nodes = len(nodes) > 1 or any(case.get("instances") for case in verdict["cases"])
@@ -281,14 +281,14 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
 
 
 def _machine_text(case: Mapping[str, Any], machines: Mapping[str, str], unit: str) -> str:
-    """Name the machine of a case; for a case from several machines, add the range of their results."""
+    """Name a case's machine; if there are several, add the range of their results."""
     spread = verdict_words.format_interval(case.get("instance_low"), case.get("instance_high"), unit)
     unit_name = "machine" if count_machines(case_nodes(case)) > 1 else "run"
     return case_machine(case, machines) + (f" ({spread} from {unit_name} to {unit_name})" if spread else "")
 
 
 def _format_source_rows(rows: str) -> str:
-    """Return the list of summary rows behind a case, shortened if it is long."""
+    """Shorten the list of summary rows behind a case if it is long."""
     numbers = rows.split()
     return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[: _MOST_NUMBERS // 2])} and others"
 

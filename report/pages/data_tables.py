@@ -1,7 +1,7 @@
-"""CSV tables with the data of the site, for spreadsheets: the summary, and samples by machine, experiment and device.
+"""CSV tables with the site's data, for spreadsheets: the summary, and samples by machine, experiment and device.
 
-Verdicts and samples refer to rows of the summary by number. Values that all samples of a summary row share (operations,
-bytes, tolerance) appear only in the summary. A column that is empty in a whole file is dropped.
+Verdicts and samples refer to summary rows by number. Values that all samples of a summary row share (operations, bytes,
+tolerance) appear only in the summary. A column that is empty in a whole file is dropped.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from report.data.gathered_files import read_dataset, read_summary
 from report.data.summary import SERIES
 from report.pages import site_paths
 
-# Columns that are not in sample tables. The path of the file names the node, experiment and device; the others are in
-# the summary row, or become columns of their own (params).
+# Columns that are not in sample tables. The file's path names the node, experiment and device; the others are in the
+# summary row, or are split into separate columns (params).
 _ELSEWHERE = ["node", "experiment", "device", "params", "run", "flop", "bytes", "tolerance", "origin"]
 _FIRST = ["row", "round", "backend", "dtype", "threads"]
-# Columns that are rounded to _DIGITS digits. They have more digits than are meaningful, and make up half of a file.
+# Columns to round to _DIGITS digits. They have more digits than are meaningful, and make up half a file.
 _COUNTERS = [
     "error", "elapsed_s", "clock_mhz", "memory_clock_mhz", "temperature_c", "power_w", "utilisation", "other_load",
     "steal",
 ]  # fmt: skip
 _DIGITS = 6
-# First characters by which a spreadsheet takes a text for a formula.
+# A spreadsheet takes text that begins with one of these characters to be a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -40,8 +40,8 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
     """Write the tables from a gathered folder into the site folder `out`; return their relative paths.
 
     data: folder written by `report gather`.
-    nodes: ids of the only nodes that get sample tables, besides a file with the samples of all nodes. If empty, every
-    node gets sample tables.
+    nodes: ids of the nodes to write sample tables for, besides a file with all samples. If empty, every node gets
+    sample tables.
 
     Raises StudyError if a table is missing, if two tables would have the same name, or if a sample has no summary row.
     Raises OSError if a file cannot be written.
@@ -68,7 +68,7 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
 
 
 def _sample_tables(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd.DataFrame]]:
-    """Yield a table of samples for each node, experiment and device; only one experiment is in memory at a time."""
+    """Yield a sample table for each node, experiment and device; only one experiment is in memory at a time."""
     for experiment in evidence.table["experiment"].unique():
         rows = evidence.table[evidence.table["experiment"] == experiment]
         samples = _with_row_numbers(evidence.samples(str(experiment)), rows)
@@ -77,7 +77,7 @@ def _sample_tables(evidence: Dataset) -> Iterator[tuple[tuple[str, str, str], pd
 
 
 def _with_row_numbers(samples: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Add the number of the summary row to each sample, and sort the samples by this number.
+    """Add to each sample the number of its summary row, and sort the samples by this number.
 
     Raises StudyError if a sample has no summary row.
     """
@@ -101,7 +101,7 @@ def _wide_table(part: pd.DataFrame) -> pd.DataFrame:
 def _parameter_columns(texts: Sequence[str], taken: Sequence[str]) -> pd.DataFrame:
     """Return the parameters in JSON texts as a table: a row per text, a column per parameter.
 
-    taken: names of other columns. A parameter with such a name gets the prefix `param_`.
+    taken: names in use for other columns. A parameter with such a name gets the prefix `param_`.
     """
     read = [json.loads(text) for text in texts]
     names = list(dict.fromkeys(name for parameters in read for name in parameters))

@@ -1,4 +1,4 @@
-"""State how many of the results behind a page of measurements were disturbed."""
+"""State how many of the results behind a measurement page were disturbed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from report.formatting import first_items, format_count
 from report.pages.exhibit_types import Exhibit, Family
 from report.pages.figure_data import Evidence
 
-# Maximum number of groups (experiment, threads and machine) that the sentence names.
+# Maximum number of groups (experiment, threads and machine) to name in the sentence.
 _NAMED = 4
 
 

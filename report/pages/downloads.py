@@ -15,8 +15,8 @@ from report.pages.editions.edition_record import earlier_editions, extract_editi
 from report.pages.figure_data import Evidence
 from report.verdicts import read_verdicts
 
-# Name of an empty file that stops GitHub Pages from running Jekyll and from dropping files whose names start with a dot
-# or an underscore.
+# Empty file to stop GitHub Pages from running Jekyll and from dropping files whose names start with a dot or an
+# underscore.
 _NO_TEMPLATES = ".nojekyll"
 RECORD = "site.json"
 

@@ -23,7 +23,7 @@ from report.pages.markdown import identifier
 def changes_since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | None) -> dict[str, Any] | None:
     """Return the changes since the previous edition as a template context; None if there is no previous edition.
 
-    document: the content of the file `verdicts`. previous: an earlier verdicts.json, or a site's editions.json. Raises
+    document: the parsed file `verdicts`. previous: an earlier verdicts.json, or a site's editions.json. Raises
     StudyError if either file cannot be compared.
     """
     if previous is None:

@@ -12,7 +12,7 @@ from report.pages.exhibit_types import Exhibit, Table, format_estimate
 from report.pages.heading_numbers import Sentence
 from report.pages.verdict_words import BARS
 
-# The label of a row, its case, and the texts of further table columns.
+# A row's label, its case, and the texts for further table columns.
 ListEntry = tuple[str, Mapping[str, Any], Sequence[str]]
 
 
@@ -35,8 +35,8 @@ def estimate_list(
 ) -> Exhibit:
     """Return an exhibit with a row per case, as a chart and as a table with the column headings `head`.
 
-    by: divisor that converts the estimates to the unit of the chart's axis.
-    groups: name of the group of each entry, drawn as a heading. Headings are not drawn if all names are equal.
+    by: divisor to convert the estimates to the axis unit.
+    groups: each entry's group name, drawn as a heading unless all names are equal.
     """
     title = str(heading)
     shown = groups if len(set(groups)) > 1 else [""] * len(entries)
@@ -54,7 +54,7 @@ def estimate_list(
 
 
 def format_range(values: Sequence[float], words: Any) -> str:
-    """Format the range of the values: '1.1 to 8.9', or a single number if both ends read the same."""
+    """Format values as a range: '1.1 to 8.9', or a single number if both ends read the same."""
     return " to ".join(dict.fromkeys(words(end) for end in (min(values), max(values))))
 
 

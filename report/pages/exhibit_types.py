@@ -1,4 +1,4 @@
-"""Types for a page of measurements: `Family`, `Exhibit` and `Table`."""
+"""Types for a measurement page: `Family`, `Exhibit` and `Table`."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Exhibit:
 
     says: sentences beside the figure.
     claims: ids of claims that rest on the exhibit.
-    heading: title as a `Sentence` with its numbers, so that titles of several machines can be merged.
+    heading: title as a `Sentence` with its numbers, to merge titles from several machines.
     machine: name of the machine, '' if the exhibit shows several machines.
     called: name of the machine in headings, such as "Your machine".
     own: True if the machine is the user's own.
-    subject: key that is equal for exhibits of several machines on the same subject.
+    subject: key that exhibits on the same subject share across machines.
     section: heading above this exhibit and the following exhibits whose `within` is True.
     """
 
@@ -63,8 +63,8 @@ class Exhibit:
 class Family:
     """A family of measurements, which is shown on a page.
 
-    asks: question that the page answers.
-    show: function that builds the exhibits from all evidence.
+    asks: question to answer on the page.
+    show: function to build the exhibits from all evidence.
     """
 
     key: str
@@ -74,9 +74,9 @@ class Family:
 
 
 def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) -> Iterator[Exhibit]:
-    """Yield the exhibits of each machine, with the machine, the subject and notes on unusable numbers filled in.
+    """Yield each machine's exhibits, with the machine, the subject and notes on unusable numbers filled in.
 
-    show: function that builds the exhibits of a machine from its `View` and its number, counted from 1.
+    show: function to build a machine's exhibits from its `View` and its number, counted from 1.
     """
     alone = sum(view.own for view in evidence.views) == 1
     for place, view in enumerate(evidence.views, 1):
@@ -100,7 +100,7 @@ def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterabl
 
 
 def explain_hollow_marks(chart: Chart) -> Chart:
-    """Add an explanation of hollow marks to the chart's note, if the chart has any."""
+    """Explain hollow marks in the chart's note, if the chart has any."""
     return replace(chart, note=f"{chart.note} {HOLLOW}.") if f", {ONE_ROUND}" in chart.alt else chart
 
 

@@ -68,14 +68,14 @@ class Failures:
             traceback.print_exc()
 
     def add(self, kind: str, name: str, reason: str) -> None:
-        """Record and print a failure, unless a failure of the same page or figure is already recorded."""
+        """Record and print a failure, unless one is already recorded for the same page or figure."""
         failure = Failure(kind, name, (" ".join(reason.split()) or "no reason given")[:_LONGEST])
         if not self.find(kind, name):
             self.items.append(failure)
             print(f"warning: {failure}", file=sys.stderr)
 
     def find(self, kind: str, name: str) -> Failure | None:
-        """Return the recorded failure of this page or figure, if any."""
+        """Return the failure recorded for this page or figure, if any."""
         return next((failure for failure in self.items if (failure.kind, failure.name) == (kind, name)), None)
 
     @property

@@ -20,7 +20,7 @@ from report.formatting import short_processor
 from report.pages import machine_selection
 from report.quantities import quantities
 
-# Value of `source` in the record of a published node.
+# Value of `source` in a published node's record.
 PUBLISHED_NODES = "data/nodes"
 
 
@@ -29,9 +29,9 @@ class View:
     """Evidence from one node.
 
     node: id of the node.
-    name: name of the node on pages.
-    record: entry of the node in the verdicts document.
-    rows: summary rows of the node with the status ok, with the parameters as columns.
+    name: name to show on pages.
+    record: the node's entry in the verdicts document.
+    rows: the node's summary rows with status ok, with parameters as columns.
     own: True if the user added the node to published nodes.
     """
 
@@ -65,7 +65,7 @@ class View:
         return _quantity_estimates(self.data, name, {"node": self.node, **wanted})
 
     def device_name(self, device: str) -> str:
-        """Name a device: the processor by the name of the node, a GPU by its own name."""
+        """Name a device: the processor by the node's name, a GPU by its own name."""
         if device_kind(device) == "cpu":
             return self.name
         full_name = next((entry["name"] for entry in self.record.get("devices", ()) if entry["id"] == device), device)
@@ -77,7 +77,7 @@ class Evidence:
     """The nodes in a verdicts document, their measurements, and published measurements.
 
     data: folder written by `report gather`. If there are many nodes, pages show only the nodes in `shown_nodes`, and
-    the property `data` holds only the measurements of the shown nodes.
+    the property `data` holds only their measurements.
     """
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
@@ -159,7 +159,7 @@ def _quantity_estimates(data: Dataset, name: str, wanted: Mapping[str, Any]) -> 
 
 
 def _filter_cases(cases: Estimates, wanted: Mapping[str, Any]) -> Estimates:
-    """Select the cases with the wanted labels; return no cases if there is no label of that name."""
+    """Select the cases with the wanted labels; return no cases if a label name is unknown."""
     return cases.filter(**wanted) if len(cases) and set(wanted) <= set(cases.labels) else Estimates.empty()
 
 

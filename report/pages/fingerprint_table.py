@@ -1,4 +1,4 @@
-"""Tables of a node's fingerprint, which may have any keys."""
+"""Tables for a node's fingerprint, which may have any keys."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HIDDEN = {"family", "model_number"}
 
 
 def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) -> list[dict[str, Any]]:
-    """Return an entry for each kind of node that has shown nodes. An entry has these keys.
+    """Return an entry with these keys for each kind of node that has shown nodes.
 
     name: name of the kind.
     nodes: the shown nodes, each described and numbered.
@@ -44,7 +44,7 @@ def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) ->
 
 
 def describe_node(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the template context for a node from verdicts.json, such as its fingerprint and its counts of points."""
+    """Return the template context for a node from verdicts.json, such as its fingerprint and point counts."""
     statuses = {str(name): int(count) for name, count in (node.get("statuses") or {}).items()}
     duty = node.get("duty")
     return {

@@ -22,9 +22,9 @@ from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.heading_numbers import as_number
 from report.pages.markdown import Markdown, identifier
 
-# Maximum number of findings: so many cards fit in a row on a desktop screen.
+# Maximum number of findings to show: so many cards fit in a row on a desktop screen.
 FINDINGS = 3
-# Page to which a finding links if its figure belongs to no claim, by name of the figure.
+# Page to link a finding to if its figure belongs to no claim, by figure name.
 _PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
 # Bytes that a language model reads for each token: 7 billion parameters in 4 bits.
 _WEIGHTS = 7e9 / 2
@@ -132,9 +132,9 @@ def front_charts(evidence: Evidence) -> list[Chart]:
 def front_context(
     document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
 ) -> dict[str, Any]:
-    """Build the template context of the front page.
+    """Build the template context for the front page.
 
-    says: statements that are filled from the evidence.
+    says: statements to fill from the evidence.
     declared: content of front.yaml.
     drawn: charts from claims and from `front_charts`.
     """
@@ -192,7 +192,7 @@ def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, An
 def _article_summary(
     article: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the template context for an article: sentences, tally of verdicts, best claim and worst claim."""
+    """Return the template context for an article: sentences, verdict tally, best claim and worst claim."""
     own_verdicts = [verdict for verdict in verdicts if verdict["article"] == article["key"]]
     best = next((name for name in article["best"] if _has_verdict(says, name, "supported")), None)
     worst = next((name for name in article["worst"] if _has_verdict(says, name, "challenged", "depends")), None)
@@ -213,7 +213,7 @@ def _has_verdict(says: Statements, name: str, *wanted: str) -> bool:
 
 
 def summarize_verdicts(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the front page's answer as plain text, the tally of verdicts, and a line with machines and date."""
+    """Return the front page's answer as plain text, the verdict tally, and a line with machines and date."""
     says = Statements(document, collect_facts(Evidence(document, None)), marks=False)
     machines = formatting.machine_names(document["nodes"])
     evidence = f"Evidence of {machines}" if machines else ""

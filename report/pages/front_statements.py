@@ -40,7 +40,7 @@ class Fact:
 
     text: the value in words.
     tier: evidence tier, '' for none.
-    page: page to which the value links, '' for none.
+    page: page to link the value to, '' for none.
     """
 
     text: str
@@ -49,7 +49,7 @@ class Fact:
 
 
 class Statements:
-    """The evidence from which sentences are filled.
+    """The evidence to fill sentences from.
 
     facts: values from `front_page.collect_facts`.
     root: relative path from the page to the site root.
@@ -64,7 +64,7 @@ class Statements:
         self.facts, self.root, self.marks = facts, root, marks
 
     def first_that_holds(self, statements: Sequence[Mapping[str, Any]]) -> Markdown | None:
-        """Return the text of the first statement whose conditions hold and that can be filled, else None."""
+        """Fill the first statement that can be filled and whose conditions hold; return None if there is none."""
         for statement in statements:
             text = self.fill(str(statement["says"])) if self.holds(statement.get("when") or {}) else None
             if text is not None:
@@ -134,7 +134,7 @@ class Statements:
 
 
 def _escape_between(text: str) -> Markdown:
-    """Escape the text between two placeholders. Escaping drops spaces at the ends of the text, so they are put back."""
+    """Escape the text between two placeholders. Escaping drops spaces at both ends, so they are put back."""
     inner = escape(text) if text.strip() else Markdown("")
     before = " " if text[:1].isspace() else ""
     after = " " if text[-1:].isspace() and text.strip() else ""

@@ -13,7 +13,7 @@ from report.pages.site_sources import Page
 
 
 def read_glossary() -> list[dict[str, Any]]:
-    """Read the entries of the glossary: term, also (other spellings) and means.
+    """Read the glossary's entries: term, also (other spellings) and means.
 
     Raises StudyError for a schema violation.
     """

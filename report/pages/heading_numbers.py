@@ -17,7 +17,7 @@ from report import formatting
 from report.findings import WIDE
 from report.formatting import range_words, two_digits
 
-# An amount or ratio is left out if the bounds of its interval differ by at least this factor.
+# An amount or ratio is left out if its interval bounds differ by at least this factor.
 TOO_WIDE = 10.0
 # A share is left out if its interval covers this fraction of the range from 0 to the maximum.
 WIDE_SHARE = 0.5
@@ -38,8 +38,8 @@ Words = Callable[[float], str]
 class Number:
     """A number with its interval. Its minimum is 0.
 
-    low, high: bounds of the interval, None if unknown.
-    most: maximum of the number, such as 1 for a share.
+    low, high: interval bounds, None if unknown.
+    most: maximum, such as 1 for a share.
     about: words for what was measured.
     whole: words for what a share is a share of.
     """
@@ -102,8 +102,8 @@ class Number:
 class Place:
     """The numbers that fill a placeholder, shown as a single number or as a range.
 
-    groups: a group of numbers for each machine.
-    words: function that formats a number.
+    groups: the numbers, grouped by machine.
+    words: function to format a number.
     after: words after a ratio, such as "as fast"; '' if the numbers are no ratios.
     most: True shows only the largest number.
     limit: see `Number.shown_bounds`.
@@ -136,7 +136,7 @@ class Place:
         return text if sure or text == "all" else f"about {text}"
 
     def _group_bounds(self, group: Sequence[Number]) -> list[tuple[float, float]]:
-        """Return the bounds of a machine's narrow numbers or, if no number is narrow, of all usable numbers."""
+        """Return bounds for a machine's narrow numbers or, if no number is narrow, for all usable numbers."""
         if self.after and len(group) == 1 and group[0].straddles_one:
             return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].shown_bounds(self.limit) else []
         bounds = [ends for number in group if (ends := number.shown_bounds(self.limit))]
@@ -144,7 +144,7 @@ class Place:
 
     @property
     def dropped_count(self) -> int:
-        """Count the numbers that are left out because of wide intervals."""
+        """Count the numbers left out because of wide intervals."""
         return sum(
             len([number for number in group if not number.impossible]) - len(self._group_bounds(group))
             for group in self.groups
@@ -174,7 +174,7 @@ class Sentence:
     """A sentence with placeholders.
 
     places: numbers for the placeholders, by name.
-    otherwise: text that replaces the sentence if a placeholder cannot be filled; '' drops the sentence.
+    otherwise: text to replace the sentence if a placeholder cannot be filled; '' drops the sentence.
     """
 
     text: str
@@ -213,7 +213,7 @@ def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:
 
 
 def filled_texts(sentences: Iterable[Sentence]) -> list[str]:
-    """Return the texts of the sentences that can be filled or have a replacement; drop the other sentences."""
+    """Convert sentences to text; drop sentences that can be neither filled nor replaced."""
     return [text for candidate in sentences if (text := str(candidate))]
 
 
@@ -314,7 +314,7 @@ def ratios(cases: Iterable[Case | Number], after: str, words: Words = two_digits
 def amounts(cases: Iterable[Case | Number], words: Words | str = two_digits, **how: Any) -> Place:
     """Return the `Place` for positive numbers.
 
-    words: function that formats a number, or the unit of the numbers.
+    words: unit, or function to format a number.
     how: further fields of `Place`.
     """
     unit = words if isinstance(words, str) else ""

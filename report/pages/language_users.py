@@ -1,4 +1,4 @@
-"""Exhibits on language model servers, for the serving page: first token and streaming rate by number of users."""
+"""Exhibits on language model servers, for the serving page: time to first token and streaming rate by user count."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = {
 
 
 def language_users(view: View, place: int) -> Iterable[Exhibit]:
-    """Yield two exhibits by number of users: the time to the first token, and the streaming rate of each user."""
+    """Yield two exhibits by user count: the time to the first token, and each user's streaming rate."""
     by_quantity = {name: records(view.quantity(f"language_serving.{name}")) for name, _ in COLUMNS.values()}
     cases = {name: {(*_server_key(case), case["users"]): case for case in by_quantity[name]} for name in by_quantity}
     if not by_quantity["first_token_s"]:
@@ -76,7 +76,7 @@ def _server_key(case: Case) -> tuple[Any, ...]:
 
 
 def _model_and_server(case: Case) -> list[str]:
-    """Name the model and the server of a case: 'llama-1b, Q4_K_M' and 'llama-server, GPU'."""
+    """Name a case's model and server: 'llama-1b, Q4_K_M' and 'llama-server, GPU'."""
     server = library_name(str(case["backend"]))
     cores = (
         "" if not case["cores"] or gpu_suffix(str(case["device"])) else f", {format_count(int(case['cores']), 'core')}"
@@ -91,10 +91,10 @@ def _fewest_and_most_users(cases: Sequence[Case]) -> tuple[list[Case], list[Case
 
 
 def _users_heading(single: str, many: str, otherwise: str, cases: Sequence[Case], unit: str) -> Sentence:
-    """Build a heading that compares a single user with the highest user count.
+    """Build a heading to compare a single user with the highest user count.
 
     single, many: the two halves of the heading, with the placeholders {alone} and {crowd}.
-    otherwise: text of the heading if a placeholder cannot be filled.
+    otherwise: heading to use if a placeholder cannot be filled.
     """
     alone, crowd = _fewest_and_most_users(cases)
     users = format_count(max(int(case["users"]) for case in cases), "user")
@@ -117,7 +117,7 @@ def _fastest_cases(cases: Sequence[Case]) -> list[Case]:
 
 
 def _users_chart(name: str, heading: Sentence, cases: Sequence[Case], axis: str, unit: str, note: str) -> Chart:
-    """Return a chart with a line for each server, against the number of users."""
+    """Return a chart with a line for each server, against the user count."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(", ".join(_model_and_server(case)), []).append(case)

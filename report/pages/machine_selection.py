@@ -19,12 +19,11 @@ _POINT = ["kind", *(name for name in POINT if name not in ("node", "device"))]
 
 
 def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> list[str]:
-    """Return the ids of the nodes to show, in order: all if there are at most MOST, else a selection.
+    """Return the node ids to show, in order: all if there are at most MOST, else a selection.
 
-    For each kind of device, the slowest, the median and the fastest node are selected. For this order, a node's time at
-    each point is divided by the median time of all nodes, and the nodes are sorted by the median of these ratios. Then
-    nodes are added that have experiments which the selected nodes lack and, if there are at most MOST folders, a node
-    from each folder.
+    For each kind of device, the slowest, the median and the fastest node are selected. A node's time at each point is
+    divided by the median time of all nodes, and the median of these ratios determines the order. Then nodes are added
+    to cover experiments that the selected nodes lack and, if there are at most MOST folders, every folder.
 
     nodes: nodes of a verdicts document.
     table: summary of all nodes with the columns COLUMNS; None selects the first MOST nodes.
@@ -74,8 +73,8 @@ def filter_cases(
 ) -> list[Mapping[str, Any]]:
     """Keep the cases on shown nodes and the cases without a node.
 
-    A case that stands for several nodes is kept if one of them is shown. nodes: ids of the shown nodes; None keeps all
-    cases. node: function that returns the node of a case.
+    A case that stands for several nodes is kept if any is shown. nodes: ids of the shown nodes; None keeps all cases.
+    node: function that returns a case's node.
     """
 
     def is_selected(case: Mapping[str, Any]) -> bool:
@@ -86,7 +85,7 @@ def filter_cases(
 
 
 def selection_text(here: int, nodes: Sequence[str], known: bool) -> str:
-    """Explain the selection of machines; '' if all machines are shown.
+    """Explain which machines were selected; '' if all machines are shown.
 
     here: number of shown machines.
     known: False if the first machines were taken, because no summary was available.

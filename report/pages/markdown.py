@@ -1,4 +1,4 @@
-"""Escaping of text from data, so that it never acts as markup.
+"""Escape text from data, so that it never acts as markup.
 
 Templates use Jinja2 with delimiters that Quarto does not use. Everything that a template prints is escaped unless it is
 `Markdown`, so a template cannot forget to escape.
@@ -20,7 +20,7 @@ _ALWAYS = re.compile(r"""[\\`*_{}\[\]<>#|~^$@&'"]""")
 # These signs are markup only if they are repeated (smart typography, rules, fences, setext headings). A single colon
 # after a letter is escaped too, because it can turn text into a URL, or a paragraph into a caption ("Table: …").
 _RUNS = re.compile(r"-{2,}|\.{2,}|:{2,}|={2,}|(?<=[A-Za-z]):")
-# Beginnings of a line that would make it a list, definition, title block or setext heading.
+# Line beginnings that would start a list, definition, title block or setext heading.
 _LEADING = re.compile(r"^(?:[-+=:%(!]|\w+(?=[.)]))")
 _ID = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 

@@ -26,7 +26,7 @@ def left_out_points(data: Path, nodes: Sequence[str] = ()) -> list[dict[str, Any
         {**{name: str(value) for name, value in zip(keys, key, strict=True)}, "count": len(group)}
         for key, group in missing.groupby(keys, sort=True, observed=True)
     ]
-    # Points of experiments that the plan skipped have no summary rows, so they are counted from nodes.json.
+    # Points in experiments that the plan skipped have no summary rows, so they are counted from nodes.json.
     for node in read_json(data / "nodes.json"):
         if nodes and node["id"] not in nodes:
             continue

@@ -95,7 +95,7 @@ def typeset(folder: Path, name: str, root: Path) -> str:
 def compress_pdf(pdf: bytes) -> bytes:
     """Compress a PDF into object streams.
 
-    typst writes each tag as a separate object, and all these objects together are more than half of the file.
+    typst writes each tag as a separate object, and these objects add up to more than half the file.
     """
     out = BytesIO()
     with pikepdf.open(BytesIO(pdf)) as opened:

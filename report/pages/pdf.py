@@ -1,4 +1,4 @@
-"""Build the sources for two PDFs: a report of thirty pages, and an appendix with all claims and measurements."""
+"""Build the sources for two PDFs: a thirty-page report, and an appendix with all claims and measurements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEN = ("W04", "W33", "G09", "N12", "W25", "G15", "N03", "G29", "W29", "N10")
 _FIGURES = ("training", "time_to_train", "inference", "serving", "matrix_products", "memory")
 
 
-# Empty template contexts by page, which replace the contexts of pages that failed.
+# Empty template contexts to use for failed pages, by page.
 _NOTHING: dict[str, dict[str, Any]] = {
     "index": {"f": {"answer": (), "chart": None, "jobs": (), "sure": (), "limits": (), "articles": (),
                     **dict.fromkeys(("total", "here", "others", "open", "opinions"), 0)}},

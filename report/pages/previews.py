@@ -34,7 +34,7 @@ def draw_claim_previews(document: Mapping[str, Any], charts: Sequence[Chart], fo
 
 
 def draw_front_preview(document: Mapping[str, Any], folder: Path) -> None:
-    """Write the front page's preview image, with the question and the tally of verdicts."""
+    """Write the front page's preview image, with the question and the verdict tally."""
     tally = verdict_words.format_tally(document["verdicts"])
     _save_preview(folder / "index.png", f"{len(document['verdicts'])} claims of three articles, checked", INK,
                   "Does AI need a GPU?", f"{tally}." if tally else "")  # fmt: skip

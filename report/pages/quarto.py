@@ -18,9 +18,9 @@ NEEDED = (1, 9)
 
 
 def find_quarto() -> tuple[str | None, str]:
-    """Return the path of the quarto program, None if it is not found, and a text that lists the places searched."""
+    """Return the path to the quarto program, None if it is not found, and a text that lists the places searched."""
     named = os.environ.get("QUARTO_PATH", "")
-    # pip installs the program of quarto-cli in this folder, which PATH may lack.
+    # pip installs quarto-cli's program in this folder, which PATH may lack.
     scripts = sysconfig.get_path("scripts")
     places = f"QUARTO_PATH ({named or 'not set'}), then {scripts}, then PATH"
     if named:

@@ -38,10 +38,10 @@ _PASSING = {f"{name}.typ" for name in PDFS}
 def draw_figures(verdicts: Path, data: Path | None, out: Path, families: Sequence[str]) -> tuple[list[str], Failures]:
     """Draw figures for pages and phones into `out`; return figure names and failures.
 
-    families: keys of families of measurements, `measurements` for all of them, `claims`, or `front`. For `claims` and
+    families: keys of measurement families, `measurements` for all families, `claims`, or `front`. For `claims` and
     `front`, preview images are drawn too.
-    When all figures of a family are drawn, their names are written to `FAMILY.json`. Raises StudyError for an unknown
-    family or unusable data.
+    Once a family's figures are drawn, their names are written to `FAMILY.json`. Raises StudyError for an unknown family
+    or unusable data.
     """
     evidence = Evidence(read_verdicts(verdicts), data)
     _ = evidence.views
@@ -72,7 +72,7 @@ def _draw_charts(charts: Sequence[Chart], folder: Path, failures: Failures) -> N
 def _draw_previews(
     document: Mapping[str, Any], charts: Sequence[Chart], folder: Path, family: str, failures: Failures
 ) -> None:
-    """Draw the preview images of claims or of the front page; other families have none."""
+    """Draw preview images for claims or the front page; other families have none."""
     with failures.catch("preview", family):
         if family == "claims":
             previews.draw_claim_previews(document, charts, folder)
@@ -93,7 +93,7 @@ def render(
 
     renderer: "quarto", "pandoc", or "auto", which uses Quarto if it is installed, recent and working, else pandoc.
     data: folder written by `report gather`; without it, pages show no measurements.
-    url: address at which the site is published, for previews and claim reviews.
+    url: site address, for previews and claim reviews.
     previous: an earlier edition, to list the changes since then.
     drawn: True uses the figures from `draw_figures` instead of drawing them.
 
@@ -259,7 +259,7 @@ def _render_pages(
     chosen: dict[str, str],
     renderer: str,
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Render changed pages and PDFs; return the standard of each PDF and the renderer used.
+    """Render changed pages and PDFs; return each PDF's standard and the renderer used.
 
     Falls back to pandoc if Quarto fails; raises StudyError if Quarto was requested by name.
     """
@@ -310,7 +310,7 @@ def _move_outputs(scratch: Path, out: Path, names: Sequence[str], earlier: Mappi
 
 
 def _last_record(out: Path) -> dict[str, Any]:
-    """Read the record of the last render; empty if no record can be read."""
+    """Read the record from the last render; empty if no record can be read."""
     try:
         record = read_json(out / "render.json")
     except StudyError:

@@ -25,7 +25,7 @@ def exhibits_of(family: Family, evidence: Evidence) -> list[Exhibit]:
 
 
 def group_by_subject(exhibits: Sequence[Exhibit], machines: int) -> list[Exhibit]:
-    """Combine exhibits of several machines on the same subject, and make all titles unique."""
+    """Combine exhibits on the same subject from several machines, and make all titles unique."""
     if machines < 2:
         return _number_duplicate_titles(exhibits)
     subjects: dict[str, list[Exhibit]] = {}
@@ -56,8 +56,8 @@ def _combine_subject(group: Sequence[Exhibit]) -> Iterator[Exhibit]:
 def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
     """Return a common heading, and a list with a sentence for machines that the heading does not cover.
 
-    The heading covers the user's machines if there are any, else all machines. The heading is '' if the headings of the
-    exhibits differ in more than numbers.
+    The heading covers the user's machines if there are any, else all machines. It is '' if the exhibits' headings
+    differ in more than numbers.
     """
     headings = [exhibit.heading for exhibit in group]
     if (
@@ -76,10 +76,10 @@ def _common_title(group: Sequence[Exhibit]) -> tuple[str, list[str]]:
 
 
 def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
-    """Merge the headings of a group into one sentence.
+    """Merge a group's headings into one sentence.
 
-    whole: True if the group has all machines. The sentence then names its machines only if the headings of some
-    machines are complete and those of others are not.
+    whole: True if the group has all machines. The sentence then names its machines only if some headings are complete
+    and others are not.
     """
     complete = [exhibit for exhibit in group if exhibit.heading and exhibit.heading.is_complete]
     merged = merge_sentences([exhibit.heading for exhibit in complete or group if exhibit.heading])
@@ -92,7 +92,7 @@ def _merged_sentence(group: Sequence[Exhibit], whole: bool) -> str:
 
 
 def _with_machine(machine: str, text: str) -> str:
-    """Put the name of the machine before a text that does not contain the name."""
+    """Put the machine's name before a text that does not contain it."""
     return text if not machine or machine in text else f"{machine}: {uncapitalize(text)}"
 
 
@@ -101,7 +101,7 @@ def _with_machine_title(exhibit: Exhibit) -> Exhibit:
 
 
 def _merged_drawing(group: Sequence[Exhibit]) -> EstimateDrawing | None:
-    """Merge estimate lists of several machines into one figure, grouped by machine.
+    """Merge estimate lists from several machines into one figure, grouped by machine.
 
     Returns None if an exhibit is no estimate list, if axes, thresholds or table headings differ, or if there are more
     than MOST_ROWS rows.
@@ -134,7 +134,7 @@ def _combined_exhibit(group: Sequence[Exhibit], title: str, drawing: EstimateDra
 
 
 def _merge_texts(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> str:
-    """Merge texts that differ only in the machine name; otherwise keep the text of each machine."""
+    """Merge texts that differ only in the machine name; otherwise keep each machine's text."""
     blank = {text(exhibit).replace(exhibit.machine, "\0") for exhibit in group}
     if len(blank) == 1:
         return blank.pop().replace("\0", join_words([exhibit.machine for exhibit in group]))

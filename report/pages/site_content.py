@@ -37,14 +37,14 @@ from report.pages.sections import exhibits_of
 from report.pages.site_sources import Page, shorten_description
 from report.publish.claimreview import claim_reviews, script_element
 
-# Path of the page that lists failures.
+# Path to the page that lists failures.
 CHECKS = "measurements/checks"
 REPORT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
 class Content:
-    """Content of the site: pages, figures, the anchor of each glossary term, and failures."""
+    """Site content: pages, figures, the anchor of each glossary term, and failures."""
 
     pages: list[Page] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Content:
     def fail(self, page: Page, reason: str = "") -> Page:
         """Replace a failed page by a placeholder, and return the placeholder.
 
-        reason: reason to record, unless a failure of the page is already recorded.
+        reason: reason to record, unless a failure is already recorded for the page.
         """
         if reason:
             self.failures.add("page", page.path, reason)
@@ -122,8 +122,8 @@ def build_content(
     """Build all site content.
 
     url: site address, '' if unknown.
-    changes: changes from `changes_since_last`.
-    failures: failures of figures, to which the failures of pages are added.
+    changes: from `changes_since_last`.
+    failures: failed figures, to which failed pages are added.
 
     Raises StudyError for unusable data.
     """

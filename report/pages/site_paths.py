@@ -1,4 +1,4 @@
-"""Paths of files in a published report, relative to its folder.
+"""File paths in a published report, relative to its folder.
 
 The paths are the same in all editions, so that links to them stay valid. Rows in `summary.csv` are numbered, and
 verdicts and samples refer to these numbers.

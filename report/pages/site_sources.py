@@ -42,11 +42,11 @@ class Page:
     """A page of the site.
 
     path: path without suffix.
-    template: template of the body.
+    template: template for the body.
     context: values for the template.
-    key: menu entry to which the page belongs.
+    key: menu entry that the page belongs to.
     script: script element with JSON-LD.
-    image: path of the preview image.
+    image: path to the preview image.
     toc: True adds a table of contents.
     """
 

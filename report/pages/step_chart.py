@@ -20,7 +20,7 @@ _STYLES = (
     (charts.GREEN, "v"),
     (charts.PURPLE, "P"),
 )
-# Height of each line of a label after the first, in inches.
+# Height to add for each further line of a label, in inches.
 _LINE = 0.16
 
 
@@ -30,10 +30,10 @@ def step_chart(
     """Return a drawing with a row per case and a mark per step, on a logarithmic axis.
 
     rows: each has label, text (printed at the right), short (printed instead of text on a phone), group (heading above
-    the first row of the group) and marks. A mark has step, estimate, low and high (None if unknown) and one_round (True
-    for a hollow mark).
-    steps: names of steps in order, at most five.
-    base: text that explains a gain of 1.
+    the group's first row) and marks. A mark has step, estimate, low and high (None if unknown) and one_round (True for
+    a hollow mark).
+    steps: step names in order, at most five.
+    base: text to explain a gain of 1.
     """
 
     def draw(width: float) -> Figure:

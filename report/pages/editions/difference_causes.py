@@ -1,4 +1,4 @@
-"""Differences between two editions of a claim, in the rule, in published figures and in data."""
+"""Find differences in a claim between two editions: in its rule, in published figures and in data."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from contract.provenance import short_commit
 from report.formatting import first_items, format_interval, threshold_text
 
 Record = Mapping[str, Any]
-# Kinds of causes in display order: human decisions come before measurements.
+# Causes in display order: human decisions come before measurements.
 CAUSES = ("rule", "source", "data", "unknown")
-# Maximum number of items listed for each kind of change; further items are only counted.
+# Maximum number of items to list per kind of change; further items are only counted.
 _MOST = 3
 
 
 @dataclass(frozen=True)
 class Cause:
-    """A difference between two editions of a claim that may explain another verdict.
+    """A difference in a claim between two editions, which may explain another verdict.
 
-    cause: kind of difference, from CAUSES.
+    cause: one of CAUSES.
     text: the difference in words.
-    part: name of the part of the claim that differs, "" for the whole claim.
+    part: name of the part that differs, "" for the whole claim.
     stays: True lists the difference even if the verdict did not change.
     """
 
@@ -35,7 +35,7 @@ class Cause:
 def find_causes(was: Record, now: Record, old: Record, new: Record) -> list[Cause]:
     """Return all differences that may explain a changed verdict.
 
-    was, now: records of the claim in the editions `old` and `new`.
+    was, now: the claim's records in the editions `old` and `new`.
     """
     differences = []
     if was["version"] != now["version"]:
@@ -64,8 +64,7 @@ def unknown_cause(old: Record, new: Record) -> Cause:
 
 def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator[Cause]:
     name = now["name"]
-    # Older editions write "cell" for "case". That is no change of the rule, so "cell" is replaced before the
-    # comparison.
+    # Older editions write "cell" for "case". That does not change the rule, so "cell" is replaced first.
     rules = [record["rule"].replace(" cell", " case") for record in (now, was)]
     if was["quantity"] != now["quantity"] or was["unit"] != now["unit"]:
         values = [
@@ -100,7 +99,7 @@ def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator
 
 
 def _figure_texts(part: Record, edition: Record) -> dict[str, str]:
-    """Map each published figure that a part of the claim uses to its value and status."""
+    """Map each published figure that the part uses to its value and status."""
     figures = [edition["figures"][name] for name in part["figures"] if name in edition["figures"]]
     return {figure["what"]: f"{figure['stated']}, {figure['status']}" for figure in figures}
 

@@ -16,11 +16,11 @@ Record = Mapping[str, Any]
 def compare_editions(old: Record, new: Record) -> dict[str, Any]:
     """Compare two records from `edition_record.extract_edition`; return a mapping with these keys.
 
-    old, new: summaries of the two editions.
+    old, new: edition summaries.
     nodes: labels of machines that were added, are gone, or were measured again.
     changed: claims with another verdict. Each has `was` and `is` (verdicts) and `why`, a list of causes with cause,
     part and text.
-    revised: claims with the same verdict although rule, sources or data differ, in the form of `changed`.
+    revised: like `changed`, for claims with the same verdict although rule, sources or data differ.
     added: claims in the new edition only.
     withdrawn: claims in the old edition only.
     stayed: ids of all claims with the same verdict.
@@ -97,7 +97,7 @@ def machine_sentences(comparison: Record) -> list[str]:
 
 
 def format_causes(why: Sequence[Record]) -> list[str]:
-    """Format causes as texts, grouped by part of the claim."""
+    """Format causes as texts, grouped by part."""
     by_part: dict[str, list[str]] = {}
     for cause in why:
         by_part.setdefault(cause["part"], []).append(str(cause["text"]))

@@ -1,6 +1,6 @@
-"""Read and write edition records, which keep the data from a verdicts file that later comparisons need.
+"""Read and write edition records, which keep the part of a verdicts file that later comparisons need.
 
-A record has counts of cases instead of the cases, so it is much smaller than a verdicts file.
+A record counts cases instead of listing them, so it is much smaller than a verdicts file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def extract_edition(document: Record, path: Path | str) -> dict[str, Any]:
 def _check_schema(document: Any, kind: str, path: Path | str) -> None:
     """Raise StudyError with advice if the document violates its schema.
 
-    kind: name of the definition in the schema.
+    kind: name of a definition in the schema.
     """
     try:
         check_document(document, {"$ref": f"#/$defs/{kind}", "$defs": SCHEMA["$defs"]}, path)
@@ -75,7 +75,7 @@ def _claim_record(verdict: Record) -> dict[str, Any]:
 
 
 def _rule_text(part: Record) -> str:
-    """Return the rule of a part in words. Older verdicts files store the finished text, newer ones the data for it."""
+    """Return a part's rule in words. Older verdicts files store the finished text, newer ones the data for it."""
     return str(part["rule_text"]) if "rule_text" in part else verdict_sentences.rule_text(part)
 
 
@@ -129,6 +129,6 @@ def _sort_by_time(editions: Iterable[Record]) -> list[dict[str, Any]]:
 
 
 def edition_digest(record: Record) -> str:
-    """Return a hash of an edition without its time, commit and version, as 12 hexadecimal digits."""
+    """Hash an edition without its time, commit and version, to 12 hexadecimal digits."""
     text = json.dumps({name: value for name, value in record.items() if name not in _SAID}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,8 +1,8 @@
-"""Archive of built sites, each as an edition, and the README section about an edition.
+"""Archive built sites as editions, and write the README section about an edition.
 
 An edition is a folder `data/editions/NUMBER/` with a record, `edition.json`, that holds the digest of every file.
-Samples stay in `data/nodes/` only. The README section is written from the record of the newest edition, so that it
-always matches an archived report.
+Samples stay in `data/nodes/` only. The README section is written from the newest edition's record, so that it always
+matches an archived report.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def release_edition(verdicts: Path, data: Path, report: Path, number: int | None
     verdicts: the rendered verdicts.json.
     data: folder written by `report gather`.
     report: folder written by `report render` and `report site`.
-    number: number of the edition; None takes the newest number plus one.
+    number: edition number; None takes the newest number plus one.
     into: parent folder of all editions.
 
     Raises StudyError if the edition exists, if the data are not measured, if files have uncommitted changes, if the
