@@ -1,4 +1,4 @@
-"""A worker with experiments that kill it, hang, or fail, to test the processes that must survive them."""
+"""Worker process with experiments that kill it, hang or fail, to test that its parent process survives this."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ _spoilt: list[str] = []
 
 
 def spoil_process(device: Device, how: str, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
-    """Build a point that raises `how` and so fails all later points in this process; 'right' raises nothing."""
+    """Build a point whose call fails with the message `how`; then all later points in this process fail too.
+
+    With 'right', the call does not fail.
+    """
     if _spoilt:
         raise RuntimeError(f"a point that another one spoilt ({_spoilt[0]})")
 
@@ -89,13 +92,13 @@ def spoil_process(device: Device, how: str, index: int, backend: Literal["llvm"]
             _spoilt.append(how)
             raise RuntimeError(how) if how[0] != "!" else Unsupported(how)
 
-    if how == "!capture alone":  # only the capture of its calls in a graph fails
+    if how == "!capture alone":  # the call works, but its capture in a graph fails
         return Workload(run=lambda: None, graph=True)
     return Workload(run=call)
 
 
 class SpoilableDevice(CpuDevice):
-    """CPU that poses as a GPU without torch; it cannot be used after a point has spoilt the process."""
+    """CPU that poses as a GPU without torch. After a point of `spoil_process` has failed, it cannot be opened again."""
 
     kind = "gpu"
 
@@ -113,7 +116,7 @@ _built: list[str] = []
 
 
 def profile_point(device: Device, how: Profiled, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
-    """Build a point whose profile fails as `how` names, or counts the points that this process built before."""
+    """Build a point whose profile fails as `how` names, or else returns the number of points built earlier here."""
     before = len(_built)
     _built.append(how)
     if how == "slow to build":
@@ -128,7 +131,7 @@ def profile_point(device: Device, how: Profiled, index: int, backend: Literal["l
 
 
 if __name__ == "__main__":
-    # Register these experiments only in the worker, because tests import this module beside the real suite.
+    # Tests import this module too. Register its experiments only in the worker, not in the processes of the tests.
     experiment("broken")(break_point)
     experiment("profiled")(profile_point)
     experiment("spoiling")(spoil_process)

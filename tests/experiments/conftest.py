@@ -16,7 +16,10 @@ Tree = Callable[[dict[str, str]], Path]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Iterator[Tree]:
-    """Yield a function that writes kernel files below a temporary root; clear the caches of readers at the end."""
+    """Yield a function that writes kernel files below a temporary root.
+
+    At the end, clear the caches of functions that read such files.
+    """
 
     def write(files: dict[str, str]) -> Path:
         for name, content in files.items():

@@ -1,7 +1,7 @@
-"""CUDA C without a GPU: it runs as C++ on the CPU, and NVIDIA's compiler compiles it without running it.
+"""Two ways to test CUDA C without a GPU: run it as C++ on the CPU, or only compile it with NVIDIA's compiler.
 
-Blocks run in sequence, and so do the threads in a block. If the source has barriers, however, the threads in a
-block are system threads that share `__shared__` memory.
+On the CPU, blocks run in sequence, and so do the threads in a block. If the source has barriers, however, the threads
+in a block are system threads that share `__shared__` memory.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ class Array(np.ndarray):
 
 
 class Cupy:
-    """Stand-in for CuPy: arrays, and kernels in CUDA C that a C++ compiler builds.
+    """Stand-in for CuPy with its arrays and kernels. A C++ compiler builds the kernels from CUDA C.
 
-    launches: grid and block per launch. streams: the address of each stream in use, and the CuPy
-    function that wrapped it.
+    launches: the grid and block sizes of each launch
+    streams: the address of each stream in use, and the name of the CuPy function that wrapped the stream
     """
 
     uint64 = np.uint64
@@ -160,7 +160,7 @@ def _compile(compiler: str, code: str, defines: tuple[str, ...]) -> ctypes.CDLL:
 def _convert_argument(argument: Any) -> Any:
     if isinstance(argument, np.ndarray):
         return ctypes.c_void_p(argument.ctypes.data)
-    if isinstance(argument, int):  # a tensor's address
+    if isinstance(argument, int):  # the address of a tensor's data
         return ctypes.c_void_p(argument)
     # CuPy chooses a width for Python numbers, so kernels must get NumPy scalars, which keep their width.
     assert isinstance(argument, np.generic), f"{argument!r} is no NumPy scalar"

@@ -17,7 +17,7 @@ HEALTHY_GPU: dict[str, Any] = {
     "PowerUsage": 80_000,
     "Temperature": 41,
     "ClockInfo": 1980,
-    "CurrentClocksThrottleReasons": 1,  # idle
+    "CurrentClocksThrottleReasons": 1,  # the GPU is idle
     "ComputeRunningProcesses": [],
     "GraphicsRunningProcesses": [],
     "ComputeMode": 0,
@@ -32,10 +32,13 @@ HEALTHY_GPU: dict[str, Any] = {
 
 
 class FakeNvml:
-    """Stand-in for pynvml that has a dictionary of answers for each GPU; it raises an answer that is an exception.
+    """Stand-in for pynvml with a dictionary of answers for each GPU. If an answer is an exception, it is raised.
 
-    The answer "Handle" is for a query for the GPU's handle. slices: MIG slices, which have no index. refuses: the
-    exception that nvmlInit raises. count: the number of GPUs that NVML reports.
+    The answer for the key "Handle", if present, is returned when a test requests the GPU's handle.
+
+    slices: the dictionaries for MIG slices, which have no index
+    refuses: the exception that nvmlInit raises
+    count: the number of GPUs that NVML reports
     """
 
     NVMLError = pynvml.NVMLError
@@ -101,7 +104,6 @@ class FakeNvml:
 
 
 def answer_or_raise(answer: Any) -> Any:
-    """Return the answer, or raise it if it is an exception."""
     if isinstance(answer, Exception):
         raise answer
     return answer

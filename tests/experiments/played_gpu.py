@@ -1,10 +1,12 @@
-"""GPUs from NVIDIA, Apple and Intel, played on the CPU; those from Apple and Intel have no float64.
+"""GPUs from NVIDIA, Apple and Intel, played on the CPU. The GPUs from Apple and Intel have no float64.
 
     python -m tests.experiments.played_gpu [experiment ...]
 
-measures the points in `played_points` on each GPU, and planted faults on NVIDIA's, in one process, and prints
-each outcome as a JSON line. `played_torch` plays the GPU. The stand-ins for NVML and CuPy are those of other tests;
-CuPy's runs CUDA C as C++ on this machine. `install` changes a process irreversibly.
+measures the points in `played_points` on each GPU, and calls with planted faults on the NVIDIA GPU. All points are
+measured in one process, which prints each outcome as a JSON line.
+
+`played_torch` plays the GPU. Other tests also use the stand-ins for NVML and CuPy; the stand-in for CuPy runs CUDA C
+as C++ on this machine. `install` changes a process irreversibly.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from tests.experiments.played_torch import DEVICE, GPU, NAME, Playing
 
 class PlayedCuda(CudaDevice):
     interface = NAME
-    page_locks = False  # torch pins batches in a thread of its own, which is not played
+    page_locks = False  # else torch would pin batches in a separate thread, which is not played
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
@@ -53,7 +55,7 @@ class PlayedCuda(CudaDevice):
 
 class PlayedXpu(XpuDevice):
     interface = NAME
-    page_locks = False  # torch pins batches in a thread of its own, which is not played
+    page_locks = False  # else torch would pin batches in a separate thread, which is not played
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
         return GPU.pin(data)
@@ -104,7 +106,7 @@ def install() -> None:
     nvml.load_pynvml = lambda: library
     compiler = find_compiler()
     sys.modules["cupy"] = _CapturedCupy(compiler) if compiler else None  # type: ignore[assignment]
-    # These functions accept only names of real devices in torch.
+    # These functions accept only device names of real GPUs, so pass them the name of the GPU that is played.
     cuda_compile.open_cupy = _with_maker_name(cuda_compile.open_cupy)
     libraries.switches = _with_maker_name(libraries.switches)
     experiment("planted")(call_with_fault)
@@ -148,7 +150,7 @@ class PlayedProfile(torch.profiler.profile):
 
 
 def _activity_of_maker(real: Callable[[Device], Any]) -> Callable[[Device], Any]:
-    """Wrap `real`, which finds the profiler's activity, to look the played device up by its real name."""
+    """Wrap `real`, which returns the profiler activity for a device, to pass it the name of the GPU that is played."""
     return lambda device: real(CpuDevice(GPU.name)) if device.name == DEVICE else real(device)
 
 
@@ -166,7 +168,7 @@ FAULTS: tuple[Fault, ...] = Fault.__args__  # type: ignore[attr-defined]
 
 
 def call_with_fault(device: Device, fault: Fault, backend: Literal["torch"], threads: Threads) -> Workload:
-    """Build a call with a fault that GPUs reject, always or in a capture."""
+    """Build a call with `fault`. GPUs reject some faults always, and others only while a graph is captured."""
     on_host, on_device = torch.ones(8), torch.ones(8, device=device.name)
     pinned = device.pin(on_host)
     calls: dict[Fault, Callable[[], object]] = {
@@ -182,7 +184,8 @@ def call_with_fault(device: Device, fault: Fault, backend: Literal["torch"], thr
     return Workload(run=calls[fault], graph=True)
 
 
-# With a real GPU, a profile slows all later timings in the process, even a profile of only the CPU: allow none here.
+# On a real GPU, any profile slows all later timings in the process, even a profile of only the CPU. So here, a point
+# that starts a profile fails.
 WITHOUT_PROFILES = patch(
     "torch.autograd.profiler._prepare_profiler", side_effect=AssertionError("a profile in a point")
 )

@@ -10,7 +10,7 @@ Point = tuple[str, dict[str, Any]]
 
 _SHAPE = {"m": 48, "n": 80, "k": 96}
 _PINNED = {"host_memory": "pinned"}
-# A user's causal network, small because operators are played one by one.
+# A causal network as a user may configure it. It is small, because each operator is simulated separately.
 OWN_MODELS = {
     "small-gpt": {
         "class": "GPT2LMHeadModel", "config": {"n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 500},
@@ -56,7 +56,8 @@ def _request_points() -> Iterator[Point]:
     yield from _grid("offload", common, host_memory=("pinned", "pageable"))
     yield from _grid("offload", {**common, "dtype": "float64", **_PINNED})
     yield from _grid("inference", {"batch": 2}, model=("mlp", "cnn"), backend=("torch", "graph"))
-    # Leave out the catalogue's token models: they slice positions, but played tensors of inference mode refuse that.
+    # Leave out the catalogue's token models. They slice a tensor of positions, which fails in inference mode if the
+    # tensor is played.
     yield from _grid("inference", {"batch": 1}, model=("mobilenet-v2",), backend=("torch", "graph", "channels_last"))
     yield from _grid("inference", {"batch": 1, "dtype": "bfloat16"}, model=("gpt-1m", "lstm-32"))
     text = {"model": "llama-tiny", "format": "BF16", "tokens": 16}
@@ -128,13 +129,16 @@ POINTS: list[Point] = [
 
 
 def is_expensive(name: str, params: dict[str, Any]) -> bool:
-    """Tell if a step has thousands of operators. Such a point runs on one GPU only, since all would run it alike."""
+    """Tell if a step has thousands of operators.
+
+    Such a point runs only on the NVIDIA GPU, because all played GPUs would run the same operators.
+    """
     if name == "language-models":
         return params["phase"] == "decode"
     return name != "language-serving" and params.get("model", "mlp") not in ("mlp", "cnn")
 
 
-# GPU work that cannot be played, with reasons.
+# GPU work that cannot be played, and the reason for each.
 NOT_PLAYED = {
     "libraries: cuDNN's LSTM": "CPU operators have no cuDNN",
     "libraries: convolutions without cuDNN": "torch falls back to oneDNN, as on a CPU",

@@ -130,7 +130,7 @@ class Playing(TorchDispatchMode):
 
 
 def _run(operator: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Run the operator on the CPU, under the device's rules."""
+    """Run the operator on the CPU, and raise the errors that a real device would raise."""
     leaves = tree_leaves((args, kwargs))
     on_device = [leaf for leaf in leaves if isinstance(leaf, PlayedTensor)]
     on_host = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and not isinstance(leaf, PlayedTensor)]
@@ -239,7 +239,7 @@ def _eight_bit_product(name: str, self: Any, mat2: Any, out: Any, **more: Any) -
 
 
 def _with_autocast(operator: Any, kind: torch.dtype) -> Callable[..., Any]:
-    """Return the operator under autocast: it converts floating-point operands to `kind`."""
+    """Return a function that converts floating-point operands to `kind` and runs the operator, as autocast does."""
     outside = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)
 
     def cast(leaf: Any) -> Any:
@@ -266,7 +266,7 @@ class Stream:
         return 0, self.cuda_stream
 
     def wait_stream(self, other: Stream) -> None:
-        """Do nothing: all streams run in launch order."""
+        """Do nothing, because each stream runs its launches immediately."""
 
     def synchronize(self) -> None:
         GPU.wait("a stream's synchronize")
@@ -292,7 +292,7 @@ class Event:
 
 
 class Graph:
-    """Captured operations, replayed on the same memory."""
+    """Graph that replays its captured operations on the same memory."""
 
     def __init__(self) -> None:
         self.operations: list[Recorded] | None = None
@@ -399,9 +399,9 @@ MODULE = SimpleNamespace(
 def install() -> None:
     """Register the device in torch and replace CUDA queries, irreversibly."""
     _register(rename=NAME, backend_module=MODULE)
-    # Moving a module must create new parameters: CPU parameters cannot become wrappers in place.
+    # Moving a module to the device must create new parameters: a CPU parameter cannot become a PlayedTensor in place.
     torch.__future__.set_overwrite_module_params_on_conversion(True)
-    # Torch has no autocast rules for this device: register those for CUDA, for the operators in this study's models.
+    # Torch has no autocast rules for this device. Register its CUDA rules for the operators in this study's models.
     _FALLBACK.fallback(torch.library.fallthrough_kernel)
     for kind, names in _CASTS.items():
         for name in names:

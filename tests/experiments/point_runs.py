@@ -91,7 +91,7 @@ def passes_check(work: Workload) -> bool:
 
 
 def observe(work: Workload) -> dict[str, Any]:
-    """Run the observation and return its values without units."""
+    """Call the workload's `observe`; return the value of each metric without its unit."""
     assert work.observe is not None
     return {metric: value for metric, (value, _) in work.observe().items()}
 
@@ -99,13 +99,13 @@ def observe(work: Workload) -> dict[str, Any]:
 def answer_point(
     name: str, device: Device = CPU, budget_s: float = 0.05, order: dict[str, Any] | None = None, **changed: Any
 ) -> dict[str, Any]:
-    """Answer a small point as a worker does. order: further keys in its order."""
+    """Answer a small point as a worker does. order: more keys for the order that the worker gets."""
     full_order = {
         **(order or {}),
         "experiment": name,
         "params": point_params(name, device, **changed),
         "policy": {"target": 0.5, "budget_s": budget_s, "max_samples": 6},
-        # This call time fits any budget. Without it, a probe on a busy machine may exceed the budget.
+        # A known call time that fits any budget saves a probe, which may exceed the budget on a busy machine.
         "known": {"call_s": 1e-9},
     }
     return worker.answer_order(full_order, device, Watch("cpu"))

@@ -20,7 +20,7 @@ HEAD_US, MARK_US, CALL_US = 100.0, 5000.0, 10000.0
 
 
 class Profiled(SecondCpu):
-    """GPU that torch's profiler knows by name, with tensors on the CPU."""
+    """GPU with the name cuda:0, which torch's profiler accepts, but with tensors on the CPU."""
 
     def __init__(self) -> None:
         super().__init__("cuda:0")
@@ -41,7 +41,7 @@ def kernel_event(name: str, start_us: float, microseconds: float = 2.0, **more: 
 
 
 def head_events(lost: int = 0) -> list[FunctionEvent]:
-    """Return the kernels before the mark in a session, except the first `lost`, and the mark itself."""
+    """Return a profile's first events: the kernels before the mark, without the first `lost`, and the mark."""
     kernels = [kernel_event("add", HEAD_US + index) for index in range(lost, profiling.HEAD_KERNELS)]
     return [*kernels, host_event(profiling.MARK, MARK_US)]
 

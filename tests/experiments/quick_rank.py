@@ -1,4 +1,4 @@
-"""Rank as in `experiments.models.ranks`, but with a timing span far below a second."""
+"""Process of a rank, as in `experiments.models.ranks`, but with timings that span only 0.2 s."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class SecondCpu(Device):
         return {"id": self.name, "kind": self.kind, "name": "second CPU", "memory_bytes": self.free_bytes()}
 
     def set_threads(self, threads: int) -> None:
-        """Do nothing: host threads only launch, as with a GPU."""
+        """Do nothing, because host threads only launch work, as with a GPU."""
 
     def free_bytes(self) -> int:
         return int(psutil.virtual_memory().available)
@@ -51,7 +51,7 @@ class SecondCpu(Device):
         self.waits += 1
 
     def graph(self, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-        """Return a function that runs all calls, and run it once, as the warm-up before a capture does."""
+        """Return a function that runs all calls. Run it once, because GPUs also run calls before a capture."""
 
         def replay() -> None:
             for call in calls:

@@ -24,13 +24,14 @@ class RequestHandler(BaseHTTPRequestHandler):
 
 
 class StandInServer(ThreadingHTTPServer):
-    """Threaded loopback server on a free port.
+    """Loopback server on a free port that handles each connection in a thread.
 
-    answer: method of a subclass that answers a request.
+    A subclass must define the method `answer`, which gets a request's handler and body and sends the answer.
     """
 
     daemon_threads = True
-    # A long backlog is for busy machines: a connection beyond the backlog is retried only after a second.
+    # Use a long backlog, because busy machines accept connections late, and a client retries a connection beyond the
+    # backlog only after a second.
     request_queue_size = 256
 
     def __init__(self) -> None:

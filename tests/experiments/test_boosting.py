@@ -1,4 +1,4 @@
-"""Boosted trees learn a table, checks detect spoilt models, and results reach their page."""
+"""Boosted trees learn a table, checks detect spoilt models, and the report's page shows the measured times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Patch = pytest.MonkeyPatch
 
 @pytest.fixture(autouse=True)
 def one_thread_environment(monkeypatch: Patch) -> Iterator[None]:
-    """Set the environment for one thread, and limit the OpenMP libraries that were loaded before."""
+    """Set the variables for one thread, and limit OpenMP libraries that are already loaded to one thread."""
     for name, value in get_experiment("boosting").environment(point_params("boosting")).items():
         monkeypatch.setenv(name, value)
     with threadpool_limits(limits=1, user_api="openmp"):

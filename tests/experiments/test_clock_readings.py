@@ -34,10 +34,10 @@ BAD = st.sampled_from([0.0, -1.8e-6, -1.0, math.nan, math.inf, -math.inf])
 
 
 class UnsteadyClock(SecondCpu):
-    """GPU whose calls take `call_s` by its clock and `launch_s` on the host, with some readings replaced.
+    """GPU on which a call takes `call_s` by its clock, and `launch_s` on the host. Some clock readings are replaced.
 
-    single: replacements for the readings of single calls, one after another; None keeps the right reading. rows: the
-    same for calls in a row.
+    single: a replacement for each reading of a single call; None keeps the right reading
+    rows: the same for each reading of several calls in a row
     """
 
     def __init__(
@@ -77,7 +77,7 @@ def measure_flagged(
 
 
 def bad_once_per_period(period: int, bad: Sequence[float | None]) -> Iterator[float | None]:
-    """Return readings of which the last in each period is the next one in `bad`, and all others are None."""
+    """Return replacements: the next value in `bad` for the last of every `period` readings, and None for all others."""
     turns = itertools.cycle(bad)
     return (next(turns) if index % period == period - 1 else None for index in itertools.count())
 
@@ -141,7 +141,7 @@ def test_clock_without_valid_readings_fails_the_point_by_name(value: float, gave
     ("right", "call_s", "most_s"), [(6, CALL_S, 2 * POLICY.budget_s), (1, 0.2, 4.1 * 0.2)], ids=["fast", "slow"]
 )
 def test_clock_that_fails_after_warm_up_fails_the_point(right: int, call_s: float, most_s: float) -> None:
-    """A slow call is timed at most three more times after its first reading."""
+    """After one right reading, a slow call is timed at most three more times."""
     times = itertools.chain([None] * right, itertools.repeat(0.0))
     device = UnsteadyClock(times if call_s > CALL_S else itertools.repeat(None), times, call_s)
     with pytest.raises(NoTimeError, match="are not valid times"):
@@ -150,7 +150,7 @@ def test_clock_that_fails_after_warm_up_fails_the_point(right: int, call_s: floa
 
 
 class TwoPhases(UnsteadyClock):
-    """Device that returns the given readings for two phases."""
+    """Device that returns the next item in `parts` at each timing: the readings for two phases."""
 
     def __init__(self, *parts: list[float]) -> None:
         super().__init__(itertools.repeat(None))
@@ -189,7 +189,7 @@ def test_swapped_stamps_between_phases_cancel_and_lost_stamps_are_skipped() -> N
 
 
 def test_budget_and_graph_decisions_need_more_than_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a single reading of zero, a call that takes days would fit the budget, and a 1 s step would be captured."""
+    """If one reading of 0 sufficed, a call of days would fit the budget, and a step of 1 s would be captured."""
     slow = UnsteadyClock(bad_once_per_period(2, [0.0]), call_s=1.0)
     ladder = {10**6: {"n": 1}, 1: None}
     experiment = Experiment(
@@ -208,7 +208,10 @@ def test_call_time_is_the_median_reading() -> None:
 
 
 ROOT = Path(__file__).parents[2]
-# In seconds: time per point, limit per round, time until a worker counts as hung, length of the pause.
+# POINT_S: seconds per point
+# ROUND_S: limit for a round in seconds
+# HANG_S: seconds without an answer after which a worker counts as hung
+# PAUSE_S: seconds for which processes are stopped
 POINT_S, ROUND_S, HANG_S, PAUSE_S = 0.25, 2.0, 1.5, 2.5
 WORKER = """
 import os, pathlib, sys, time

@@ -58,7 +58,8 @@ def chain_work(kernel: str, data: str, footprint: int, chains: str) -> Workload:
     )
 
 
-# The arrays are less than a vector, part of a tile, whole tiles, and whole tiles with vectors and elements left over.
+# The arrays fill, in this order, less than a vector, less than a tile, whole tiles, and whole tiles plus some vectors
+# and elements.
 @pytest.mark.parametrize("elements", [1, 37, 4 * TILE, 8 * TILE + 4 * 300 + 3])
 @pytest.mark.parametrize("dtype", [Dtype.FLOAT32, Dtype.FLOAT64])
 def test_stream_kernels_compute_every_element(cupy: Cupy, dtype: Dtype, elements: int) -> None:
@@ -89,7 +90,7 @@ def test_chains_and_paths_match_the_reference(cupy: Cupy, kernel: str, changed: 
     assert passes_check(work)
     if kernel == "chains":
         assert work.flop == 2 * 1000 * changed["in_flight"]
-    if kernel == "paths":  # whole blocks that fill the device
+    if kernel == "paths":  # one block per multiprocessor fills the device
         assert set(cupy.launches) == {(3, gpu_threads.PATH_BLOCK)}
 
 
@@ -196,9 +197,9 @@ def test_kernels_index_more_than_2_to_the_31_elements(
 @pytest.mark.parametrize("architecture", GPUS)
 def test_nvidias_compiler_keeps_the_measured_instructions(architecture: str) -> None:
     bodies = compile_to_ptx(gpu_threads.SOURCE, architecture)
-    # The unrolled part of a chain is multiply-adds without any other instruction.
+    # The unrolled part of a chain consists of multiply-adds, with no other instruction between them.
     assert re.search(r"(\s+fma\.rn\.f32[^\n]+\n){100}", bodies["chains"])
-    # Each path has a separate loop with its own constant.
+    # Each path has its own loop, unrolled by four, so its constant occurs four times. PTX shows constants as signed.
     signed = [multiplier - (1 << 32) if multiplier >> 31 else multiplier for multiplier in gpu_threads.MULTIPLIERS]
     assert all(bodies["paths"].count(f", {constant};") == 4 for constant in signed)
     # The naive product uses no shared memory, the tiled product has barriers, and neither has vector loads.
@@ -206,7 +207,8 @@ def test_nvidias_compiler_keeps_the_measured_instructions(architecture: str) -> 
     assert "shared" not in bodies["naive"] and "bar.sync" in bodies["tiled"]
     assert not re.search(r"\.v[24]\.", bodies["naive"] + bodies["tiled"])
     bodies |= compile_to_ptx(cuda_kernels.SOURCE, architecture)
-    # Unrolled branches keep their marks and jumps.
+    # The compiler unrolls the branches and keeps their markers (`pmevent`) and jumps. It does not replace jumps by
+    # selections (`selp`).
     marks, jumps = bodies["branches"].count("pmevent"), len(re.findall(r"@!?%p\d+ bra", bodies["branches"]))
     assert marks > 1 and jumps > marks / 2
     assert "selp" not in bodies["branches"] + bodies["paths"]

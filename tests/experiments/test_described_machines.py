@@ -1,8 +1,10 @@
 """Processors from public reports on real machines (tests/experiments/machines), and limits on cores and memory.
 
-Reports contain only the fields that the study reads. kernel: files below /sys; the word `cores` for a list of CPUs
-stands for the lists in `kernel.cores`. usable: the number of physical cores for each list of allowed CPUs. caches:
-for each level, the KiB of all caches together and the number of caches.
+A report contains only the fields that the study reads, for example:
+
+kernel: files below /sys; if the word `cores` replaces a list of CPUs, it stands for the lists in `kernel.cores`
+usable: the number of physical cores for each list of allowed CPUs
+caches: for each level, the KiB of all caches together and the number of caches
 """
 
 from __future__ import annotations
@@ -169,7 +171,7 @@ OTHERS = [
 
 
 def draw_lines(names: list[str]) -> st.SearchStrategy[bytes]:
-    """Draw lines `name: value` with odd values."""
+    """Draw lines `name: value` with unusual or invalid values."""
     pairs = st.lists(st.tuples(st.sampled_from(names), ODD), max_size=30)
     return pairs.map(lambda drawn: "\n".join(f"{name}: {value}" for name, value in drawn).encode("utf-8", "replace"))
 

@@ -65,7 +65,7 @@ ODD = (
 
 
 @pytest.mark.parametrize(
-    ("warning", "latest", "hidden", "words"),  # latest: latest CUDA version that the driver supports, 12040 for 12.4
+    ("warning", "latest", "hidden", "words"),  # latest: newest CUDA version for the driver; 12040 means 12.4
     [
         (TOO_OLD, 0, None, r"up to CUDA 11\.4, torch 2\.11\.0 .* 13\.0.*whl/cu114"),
         ("", 12040, None, r"up to CUDA 12\.4, torch 2\.11\.0 was built for 13\.0"),
@@ -97,11 +97,11 @@ def test_reason_why_a_cuda_build_sees_no_gpu(
     ("capability", "built", "runs"),
     [
         ((9, 0), WHEELS, True),
-        ((8, 9), WHEELS, True),  # GPUs of 8.9 run code for 8.6
+        ((8, 9), WHEELS, True),  # GPUs with capability 8.9 run code for 8.6
         ((7, 0), WHEELS, False),
-        ((11, 0), WHEELS, False),  # the wheel has no code for version 11
+        ((11, 0), WHEELS, False),  # the wheels have no code for capability 11.0
         ((12, 1), WHEELS, True),
-        ((11, 0), [*WHEELS, "compute_90"], True),  # the driver compiles the PTX code for 9.0
+        ((11, 0), [*WHEELS, "compute_90"], True),  # the driver compiles PTX code for 9.0
         ((8, 0), ["compute_90"], False),
         ((9, 0), ["sm_90a"], True),
         ((10, 0), ["sm_90a", "compute_90a"], False),
@@ -330,7 +330,10 @@ def test_cuda_c_and_nvml_refuse_other_makers_gpus(monkeypatch: pytest.MonkeyPatc
 def test_device_times_phases_and_counters_are_read_during_work(
     maker_gpu: MakerGpu, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Read counters after the last event is recorded and before any wait, so that only launches lie between events."""
+    """Counters are read after the last event is recorded and before the host waits.
+
+    Thus the time between two events includes no reading of counters.
+    """
     device, torch, done = maker_gpu.kind(maker_gpu.name), maker_gpu.torch, list[str]()
     assert device.time(Workload(run=lambda: torch.launch(2.0)), calls=5) == [pytest.approx(2e-3)]
     record, synchronise = Event.record, Torch.synchronize

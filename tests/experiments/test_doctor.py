@@ -1,4 +1,7 @@
-"""Checks distinguish healthy machines from those that distort results, on simulated files and answers."""
+"""The doctor's checks distinguish healthy machines from machines that distort results.
+
+The kernel files, and the answers of libraries and drivers, are simulated.
+"""
 
 from __future__ import annotations
 

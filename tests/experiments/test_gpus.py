@@ -92,7 +92,7 @@ def test_torch_names_a_gpu_without_a_name_from_nvml(machine: Machine) -> None:
     ("version", "loads"),
     [
         ("cuda = None\nhip = None", False),
-        ("cuda = '13.0'\nhip = None", False),  # without a driver, libcuda does not load
+        ("cuda = '13.0'\nhip = None", False),  # CUDA sees no GPU, because libcuda does not load
         ("cuda = None\nhip = '7.0'", True),
         ("cuda = None\nxpu = '2025'", True),
         ("nonsense", True),
@@ -197,7 +197,8 @@ def test_facts_unknown_at_recording_do_not_contradict(machine: Machine, record: 
     path = record()
     machine(TWO)
     assert main(["check", "--node", str(path)]) == 0
-    # Earlier versions named only NVIDIA's GPUs in a machine's kind; any other GPU is only in the record's devices.
+    # In a record from an earlier version, the machine's kind names only NVIDIA GPUs, and other GPUs are only among the
+    # devices. Such a record keeps its kind.
     machine(NONE)
     path = record(devices=[*RECORD["devices"], {"id": "cuda:0", "kind": "gpu", "name": MI300X.name}])
     kind = hardware.machine_kind()
@@ -342,7 +343,12 @@ def nvml_error(name: str) -> Exception:
 
 @dataclass
 class Report:
-    """GPU from a public report, with NVML's answers and the reason for each field that its record must lack."""
+    """GPU from a public report.
+
+    answers: NVML's answers in the report
+    unanswered: fields that the GPU's record must lack, with the reason for each
+    known: fields that the record must have, with their values
+    """
 
     source: str
     answers: dict[str, Any]
@@ -397,7 +403,7 @@ def test_reported_gpus_are_recorded_with_unknown_fields(report: Report) -> None:
     assert {"driver", "GPU 1 MIG"} <= findings
 
 
-# Wrong answers from NVML.
+# Answers that may be wrong: errors from NVML, and values with an unexpected type or size.
 ODD = st.sampled_from(
     [*map(nvml_error, ("NOT_SUPPORTED", "UNKNOWN", "GPU_IS_LOST", "NO_PERMISSION", "FUNCTION_NOT_FOUND", "TIMEOUT")),
      AttributeError("old"), OSError("cannot open"), UnicodeDecodeError("utf-8", b"\xf8", 0, 1, "invalid start byte"),

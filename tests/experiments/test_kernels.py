@@ -98,7 +98,7 @@ def test_stream_computes_and_touches_the_counted_elements(
     assert 5000 - touched < 4 * (64 // dtype.itemsize) * threads
 
 
-# Each entry is a kernel, its data, and a footprint that is small but not trivial.
+# Each entry is a kernel, the kind of its data, and the size of the data in bytes, which is small but not trivial.
 KINDS = [
     ("chain", "random", 4),
     ("chase", "random", 3 * 64 * 40),
@@ -151,7 +151,8 @@ def test_check_detects_kernels_that_skip_steps(monkeypatch: pytest.MonkeyPatch, 
     walk = cpu_kernels.KERNELS[kernel]
 
     def skip_steps(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
-        # Skip one step. Branches skip all steps of a data word, and states skip enough characters to miss a record.
+        # Skip one step. In `branches`, skip the steps of a whole data word. In `states`, skip enough characters to miss
+        # a record.
         walk(table, starts, ends, which, steps - {"branches": BITS, "states": 500}.get(kernel, 1))
 
     data, footprint = SMALL.get(kernel, ("random", 1 << 14))
@@ -230,7 +231,7 @@ def test_each_library_multiplies_or_gives_a_reason(backend: backends.Backend, dt
         product = backend.matmul(a, b, dtype, 1)
     except Unsupported as lack:
         assert str(lack)
-        # Backends that every machine has must not be unsupported.
+        # Every machine has these backends, so none of them may be unsupported.
         assert (backend.name, dtype) not in {("torch", dtype), ("numpy", dtype), ("python", Dtype.FLOAT64)}
         assert backend.name not in {"scalar", "simd"}
         return
@@ -240,7 +241,7 @@ def test_each_library_multiplies_or_gives_a_reason(backend: backends.Backend, dt
 
 @pytest.mark.parametrize(("how", "vectors"), [("scalar", False), ("simd", True)])
 def test_only_the_simd_loop_uses_vectors(how: str, vectors: bool) -> None:
-    """LLVM may not reorder additions in the scalar loop, which must stay scalar."""
+    """The scalar loop uses no vectors, because LLVM may not reorder its additions."""
     a, loop = np.ones(64, np.float32), compile_loop(dot_products, how)
     loop(a, a, np.zeros(64, np.float32), 8, 8, 8, np.float32(0))
     assembly = next(iter(loop.inspect_asm().values()))  # type: ignore[attr-defined]
@@ -250,7 +251,7 @@ def test_only_the_simd_loop_uses_vectors(how: str, vectors: bool) -> None:
 @pytest.mark.skipif(not openblas.core_type(), reason="NumPy's BLAS is not OpenBLAS here")
 @x86
 def test_openblas_uses_the_requested_kernels() -> None:
-    """Run in a new process, since OpenBLAS chooses its kernels at load."""
+    """The product runs in a new process, because OpenBLAS chooses its kernels when it is loaded."""
     code = (
         "import torch; from experiments.backends import get_backend, openblas; from experiments.workload import Dtype\n"
         "a = torch.randn(8, 8); get_backend('openblas-haswell').matmul(a, a, Dtype.FLOAT32, 1)\n"

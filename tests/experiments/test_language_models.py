@@ -47,7 +47,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Write model files to the test's folder, and clear caches so that each test writes its own."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.delenv(gguf_files.FOLDER, raising=False)
-    # The number of blocks is a prime, as in studies, but a smaller one.
+    # Use fewer blocks than a study does. As in a study, the number is a prime.
     monkeypatch.setattr(weights, "POOL_BLOCKS", 8191)
     for cached in (gguf_files._temporary_file, token_check._reference):
         cached.cache_clear()
@@ -96,7 +96,8 @@ def test_mixed_quantization_matches_llama_cpp_layer_by_layer() -> None:
     assert set(tensor_types("llama-1b", "attn_q.") + tensor_types("llama-1b", "ffn_up.")) == {Type.Q4_K}
     assert tensor_types("llama-1b", "token_embd") == tensor_types("llama-8b", "output.weight") == [Type.Q6_K]
     assert tensor_types("llama-8b", "token_embd") == [Type.Q4_K]
-    # Q4_K and Q6_K need a multiple of 256 columns; 4864 is one, but 896 is not.
+    # Q4_K and Q6_K need rows with a multiple of 256 weights. 4864 is a multiple of 256, but 896 is not, so other types
+    # replace Q4_K and Q6_K there.
     assert set(tensor_types("llama-0.5b", "attn_v.weight")) == {Type.Q5_0, Type.Q8_0}
     assert set(tensor_types("llama-0.5b", "ffn_down.weight")) == {Type.Q4_K, Type.Q6_K}
     assert tensor_types("llama-0.5b", "token_embd") == [Type.Q8_0]
@@ -161,7 +162,7 @@ def test_flop_formula_agrees_with_torchs_counter(tmp_path: Path) -> None:
     prompt = runtimes.random_prompt(24)
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         transformers_reference.next_logits(network, prompt)
-    # Torch counts all pairs of tokens; a causal kernel skips pairs with later tokens.
+    # Torch's counter counts attention between all pairs of tokens, but a causal kernel skips pairs with a later token.
     skipped_pairs = 24 * 24 - 24 * 25 / 2
     counted = counter.get_total_flops() - 4 * SMALLEST.layers * SMALLEST.heads * SMALLEST.head_width * skipped_pairs
     assert counted == SMALLEST.flop(24)
@@ -334,7 +335,7 @@ def test_spoilt_probabilities_fail_the_check(spoil: Any, monkeypatch: pytest.Mon
 
 
 def test_decoding_starts_from_the_given_prompt() -> None:
-    """The first token after a prompt has the probabilities for that prompt, even after another prompt was decoded."""
+    """The first new token's probabilities depend only on its prompt, even if another prompt was decoded before."""
     runtime = runtimes.Transformers(gguf_files.model_file("tiny", SMALLEST, "F16"), SMALLEST, CPU, 1, 32)
     first, second = runtimes.random_prompt(12), runtimes.random_prompt(12)
     expected = [runtime.next_tokens(prompt)[1] for prompt in (first, second)]

@@ -1,4 +1,4 @@
-"""Serving a language model: a runtime's server answers simulated users, and each fault has a report of its own."""
+"""Serving a language model: a runtime's server answers simulated users, and each fault is reported with its reason."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_check_detects_wrong_probabilities(models: Path, monkeypatch: pytest.Mon
     assert swapped > token_check.TOLERANCE
 
 
-# ---------------------------------------------------------- simulated users
+# The tests below check the simulated users.
 
 
 def stream_event(text: str, **more: Any) -> bytes:
@@ -176,7 +176,7 @@ def stream_event(text: str, **more: Any) -> bytes:
 
 
 def answer_lines(count: int = 3, prompt: int = 8) -> list[bytes]:
-    """Return the lines of a right answer. Its last event with text holds two tokens, and any other holds one."""
+    """Return the lines of a right answer with `count` tokens: two in the last event with text, one in each other."""
     return [stream_event("a"), b"\n", *(stream_event("a") for _ in range(count - 3)), stream_event("aa"),
             stream_event("", timings={"prompt_n": prompt}), b"\n", b"data: [DONE]\n", b"\n"]  # fmt: skip
 
@@ -231,7 +231,7 @@ def test_truncated_answer_is_an_error(cut: int) -> None:
 
 
 def test_times_come_from_counted_answers_and_the_rate_from_all_tokens() -> None:
-    """Summarise a user's first answer, which ends at 2 s, a counted answer, an unfinished one and a failed one."""
+    """Of a user's four answers, the first and an unfinished answer are not counted, one is counted, and one fails."""
     first = simulated_users.Answer(0.0, 3, first=True, counted=False, lines=[(1.0, stream_event("aaa"))], ended=2.0)
     counted = simulated_users.Answer(
         2.0, 3, lines=[(4.0, stream_event("a")), (5.0, stream_event("a")), (7.0, stream_event("a"))], ended=8.0

@@ -1,4 +1,4 @@
-"""Layers are right and really run with or without a library, and loaded libraries are counted by their origin."""
+"""Layers are right, use a library only if requested, and loaded libraries are counted by their origin."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRODUCT: dict[str, Any] = {"layer": "product", "shape": "768x3072", "batch": 9}
 
 
 def build_layer(device: Device = GPU, **params: Any) -> Workload:
-    # On one thread, PyTorch would run small convolutions in its native kernels.
+    # Use two threads, because PyTorch runs small convolutions on one thread in its native kernels, not in a library.
     torch.set_num_threads(1 if params.get("layer") == "lstm" else 2)
     return point_runs.build_work("libraries", device, **params)
 
@@ -39,7 +39,7 @@ def calls_library(work: Workload) -> bool:
 
 
 def switch_state() -> tuple[Any, ...]:
-    """Return all switches that points may change."""
+    """Return the values of all PyTorch switches that points may change."""
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     return (
         cudnn.enabled, cudnn.benchmark, cudnn.allow_tf32, matmul.allow_tf32,

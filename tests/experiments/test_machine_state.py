@@ -36,7 +36,7 @@ CALM = Totals(time_s=0.0, stalled_s=0.0)
 
 
 def flags_of_one_second(**rises: float) -> list[str]:
-    """Return the flags for one second on four cores, in which the totals rise by `rises`."""
+    """Return the flags for one second on four cores in which the fields of `Totals` rise by `rises`."""
     return [str(flag) for flag in compare_totals(CALM, replace(CALM, time_s=1.0, **rises), cores=4)[1]]
 
 
@@ -94,7 +94,7 @@ class SimulatedMachine:
         self.megahertz = megahertz
 
     def draw_power(self, watch: Watch, seconds: float, watts: float) -> None:
-        """Draw power while reading a sample per window."""
+        """Draw `watts` for `seconds`, and read the state once per window."""
         self.watts = watts
         for _ in range(round(seconds / WINDOW_S)):
             self.advance(WINDOW_S)
@@ -151,10 +151,11 @@ def test_state_before_a_point_affects_only_its_first_sample(machine: SimulatedMa
 def measure_energy(
     machine: SimulatedMachine, counted: float | None, *draws: tuple[float, float], after: float | None = None
 ) -> Any:
-    """Return the joules, and how they were found, for draws of (seconds, watts) and half a window after them.
+    """Return the joules during `draws` and half a window after them, and the method that measured the joules.
 
-    counted: the energy counter at the start, or None without a counter. after: replaces the counter's value at the
-    end; a negative number removes the counter.
+    counted: the energy counter's value at the start, or None for a machine without a counter
+    draws: pairs of seconds and watts
+    after: the counter's value at the end, if it differs from the sum; a negative number removes the counter
     """
     machine.counted = counted
     watch = Watch("cpu")
@@ -170,7 +171,7 @@ def measure_energy(
 
 def test_energy_comes_from_the_counter_or_else_from_power(machine: SimulatedMachine) -> None:
     assert measure_energy(machine, 1e6, (2.0, 100)) == (200, "energy")
-    # In the unfinished window, the power counts as in the last whole window.
+    # The power in the unfinished window is assumed to equal the power in the last whole window.
     summed = 2 * 100 + 200 + WINDOW_S / 2 * 200
     assert measure_energy(machine, None, (2.0, 100), (1.0, 200)) == (summed, "energy_from_power")
     assert measure_energy(machine, 0.0, (1.0, 100), after=-1) == (100 + WINDOW_S / 2 * 100, "energy_from_power")
@@ -291,7 +292,7 @@ def test_gpu_counters_and_flags_come_from_nvml() -> None:
     flags = ["throttled: power limit", "throttled: heat (hardware slowdown)", "busy: 1 other on the GPU"]
     assert [str(flag) for flag in gpu.flags()] == flags
     assert gpu.joules() == 2.5
-    # A process may have another id in a container, so the only process on a GPU counts as this process.
+    # In a container, this process may have another id for NVML, so the only process on a GPU is taken for this process.
     calm = counters.gpu_counters("cuda:0", FakeNvml({"ComputeRunningProcesses": [SimpleNamespace(pid=1)]}))
     assert (list(calm.flags()), calm.joules()) == ([], None)
     silent = counters.gpu_counters("cuda:0", FakeNvml(broken=True))
@@ -335,7 +336,7 @@ def test_gpu_is_watched_by_its_identity_and_not_by_its_index(
 
 @pytest.mark.parametrize("uuid", ["s", "a"])
 def test_mig_slice_does_not_get_the_whole_gpus_energy(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
-    """Find the slice by its own UUID or the GPU's: both give only the clock and temperature, which all slices share."""
+    """With the UUID of the slice or of its GPU, only clock and temperature are read, which all slices share."""
     counted = {"TotalEnergyConsumption": 9000, "ComputeRunningProcesses": [SimpleNamespace(pid=1)] * 3}
     card, part = {"UUID": "GPU-a", "MigMode": [1, 1], **counted}, {"UUID": "MIG-s", **counted}
     del part["TotalEnergyConsumption"]
@@ -364,7 +365,7 @@ class SimulatedGpu:
         return Totals(time_s=self.now_s, stalled_s=0.0)
 
     def _values(self) -> Values:
-        """Take milliseconds, as NVML calls do."""
+        """Return the clock after 8 ms, because NVML calls take milliseconds."""
         clock = BOOSTED if self.now_s < self.idle_from_s else AT_REST
         self.now_s += 8e-3
         return {"clock_mhz": clock}
@@ -384,12 +385,12 @@ def simulated_gpu(monkeypatch: pytest.MonkeyPatch) -> SimulatedGpu:
 
 def test_samples_get_their_windows_state_read_during_gpu_work(simulated_gpu: SimulatedGpu) -> None:
     watch = Watch("cuda:0")
-    watch.begin()  # while idle
+    watch.begin()  # the GPU is idle
     early = [simulated_gpu.sample(watch, WINDOW_S / 3) for _ in range(3)]
     assert {reading.clock_mhz for reading in early} == {BOOSTED}
     simulated_gpu.flags = [Flag("throttled", "power limit")]
     late = [simulated_gpu.sample(watch, WINDOW_S) for _ in range(2)]
-    # The early samples' window ends when the first late sample begins, and that sample still belongs to the window.
+    # The first late sample still belongs to the window of the early samples, so its flag applies to them too.
     assert [reading.flags for reading in (*early, *late)] == ["throttled: power limit"] * 5
     simulated_gpu.flags = []
     after = [simulated_gpu.sample(watch, GPU_WINDOW_S / 2) for _ in range(3)]
@@ -397,7 +398,7 @@ def test_samples_get_their_windows_state_read_during_gpu_work(simulated_gpu: Sim
 
 
 def power_field(milliwatts: int, status: int) -> Any:
-    """Return the driver's answer for a field: value and status."""
+    """Return NVML's answer for the field of instant power, with this value and status."""
     fields = (pynvml.c_nvmlFieldValue_t * 1)()
     fields[0].fieldId, fields[0].nvmlReturn = pynvml.NVML_FI_DEV_POWER_INSTANT, status
     fields[0].valueType, fields[0].value.uiVal = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, milliwatts

@@ -1,4 +1,4 @@
-"""Machine fingerprint, kind and name, the measurement lock, and sealed node records."""
+"""Fingerprint, kind and name of a machine, the lock during measurements, and node records, partial and sealed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_instances_distinguish_hosts_without_revealing_ids(tmp_path: Path, monke
 def test_machine_keeps_its_first_name(
     earlier: dict[str, str], tmp_path: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The name comes from the record, because old records have no instance and a new container has another instance."""
+    """The name is read from the record: old records have no instance, and a new container has another instance."""
     path, kind = tmp_path / "node.json", record["kind"]
     unnamed = {name: value for name, value in record.items() if name not in ("kind", "instance")}
     name = node_id(kind, earlier.get("instance", ""))
@@ -251,7 +251,7 @@ def test_rounds_from_another_machine_are_refused(folder: Path) -> None:
 
 @pytest.fixture
 def plan(folder: Path) -> Plan:
-    """Write a plan next to the probe: two jobs in two rounds, with all points in the second job left out."""
+    """Write a plan beside the probe's record: two rounds of two jobs, with the second job's only point left out."""
     point = Point.from_params("gemm", {"m": 8}, point_s=1.0, predicted_s=90.0)
     job = Job("gemm", "cpu", "cpu", 0.1, 60.0, 9, (point,), start_s=10.0)
     other = Job("training", "cuda:0", "gpu", 0.1, 60.0, 9, (replace(point, left_out="plan: left out to fit 1 min"),))
@@ -332,7 +332,7 @@ def test_every_experiment_is_listed_with_its_devices_and_libraries(
         line.split()[0]: line.split()[1:] for line in format_listing(list_experiments()).splitlines() if line.split()
     }
     assert rows["clock"] == ["yes", "–", "–", "–", "–"]
-    assert rows["sequential"] == ["yes", "yes", "yes", "–", "–"]  # runs in CUDA C on GPUs
+    assert rows["sequential"] == ["yes", "yes", "yes", "–", "–"]  # on GPUs, it needs CUDA C
 
 
 def test_listing_has_a_column_per_gpu_and_a_reason_per_omitted_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Training loops get correct samples from workers that end with their point, and loader errors name a cause."""
+"""Training loops get correct samples from loader workers, which end with their point; loader errors name a cause."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_steps_use_the_host_clock_and_a_gpu_loop_is_also_timed_without_waits() -
     assert (beside.per, beside.clock) == (AHEAD, "device")
     device.waits = 0
     beside.calls[0]()
-    assert device.waits == 0  # the host does not wait for the device
+    assert device.waits == 0
     run_once(workload)
     assert device.waits == 2
 
@@ -110,7 +110,7 @@ def test_workers_end_with_their_point_and_their_cpu_time_still_counts(device: De
     run_once(workload)
     started = active_workers() - before
     assert len(started) == 2
-    # For a GPU, a fork server starts the workers, because that process has no threads of GPU libraries.
+    # With a GPU, a fork server starts the workers, because it has no threads of GPU libraries, unlike this process.
     assert {process.ppid() == os.getpid() for process in started} == {device.kind == "cpu"}
     cpu_s = counters.read_totals(psutil.Process()).own_s
     del workload

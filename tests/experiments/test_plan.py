@@ -61,12 +61,13 @@ THREE = [block(1, 64), block(2, 65), block(3, 66)]
 @pytest.mark.parametrize(
     ("blocks", "seconds", "expected", "rounds"),
     [
-        # A plan that fits is kept. Otherwise, details (value 3) are dropped, then rounds, then additions (value 2).
+        # A plan that fits stays as it is. Otherwise, details (points of value 3) are dropped first, then rounds, then
+        # additions (points of value 2).
         (THREE, make_plan(*THREE).seconds, [64, 65, 66], 5),
         (THREE, make_plan(*THREE[:2]).seconds, [64, 65], 5),
         (THREE, make_plan(*THREE[:2]).seconds * 0.7, [64, 65], 3),
         (THREE, make_plan(block(1, 64), rounds=3).seconds, [64], 3),
-        # Details are dropped first and, among points of equal value, the longest.
+        # Details are dropped before additions. Among points of equal value, the longest point is dropped first.
         (
             [block(1, 64), block(2, 65, point_s=20), block(2, 67), block(3, 66)],
             make_plan(block(1, 64), block(2, 67), rounds=3).seconds,
@@ -146,7 +147,10 @@ def test_plan_file_keeps_left_out_points_and_reasons(tmp_path: Path) -> None:
 def extra_timeout(
     experiment: str, hang_s: dict[str, float], device: dict[str, Any], **params: Any
 ) -> tuple[float, Job]:
-    """Plan a single point; return its timeout beyond its budget and prediction, and its job as read back from JSON."""
+    """Plan a job with a single point; return extra seconds and the job, as read back from JSON.
+
+    The extra seconds are the part of the point's timeout that comes neither from its prediction nor from its budget.
+    """
     content = read_preset("full") | {"hang_s": hang_s}
     part = replace(find_sweep(content, experiment, "test"), blocks=[{"cases": [params]}], point_s=30.0)
     job = Job.from_json(json.loads(json.dumps(plan.plan_job(part, {"id": "cpu", "kind": "cpu", **device}, 4).as_json)))
@@ -270,7 +274,7 @@ def test_preset_rounds_have_twice_the_planned_seconds(name: str, monkeypatch: py
     monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: 64 << 20)
     full = full_plan(read_preset(name), name, [CPU, {**H200, **plan.H100}], cores=16)
     assert full.jobs
-    # A round skips its last points when time runs out, so it must have twice the planned seconds.
+    # A round skips its last points when time runs out, so its limit must be at least twice the planned seconds.
     short = [job.name for number, job in full.order if job.round_s < 2 * (job.seconds(number) - job.start_s)]
     assert short == []
 
@@ -336,7 +340,7 @@ def test_plan_allows_more_time_for_emulated_formats() -> None:
     emulated = {"bfloat16": 2e9}
     assert seconds("bfloat16", emulated) > seconds("bfloat16", {}) + 1
     assert seconds("float32", emulated) == seconds("float32", {})
-    # oneDNN refuses a format that the CPU only emulates, so such a point takes almost no time.
+    # oneDNN refuses a format that the CPU only emulates, so such a point takes almost no time after the start.
     ready = plan.START_S["cpu"]
     assert seconds("bfloat16", emulated, "onednn") - ready < 0.1 < seconds("bfloat16", {}, "onednn") - ready
     # oneDNN does not refuse float32 on a slow core, so the point takes its full time.

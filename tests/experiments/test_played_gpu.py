@@ -109,7 +109,7 @@ def test_points_are_ok_or_unsupported_for_the_expected_reason(
 def test_nvidia_points_have_all_metrics(outcomes: list[dict[str, Any]], name: str) -> None:
     for params, answer in device_points(outcomes, "cuda:0", name):
         whole = "graph" in (params.get("launch"), params.get("backend")) or params.get("host_memory") == "pageable"
-        if not whole:  # a request or step in one piece has no parts to time
+        if not whole:  # the phases of a graph or a pageable request are not timed
             assert NVIDIA_METRICS[name] <= valued_metrics(answer), params
 
 

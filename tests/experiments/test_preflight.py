@@ -1,4 +1,4 @@
-"""Preflight finds faults that would spoil a run, within its time. All answers here are synthetic or simulated."""
+"""Preflight finds faults that would spoil a run, and ends in time. All answers from workers here are simulated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products: number formats, contents, summation orders, and GPU rules on a stand-in."""
+"""Matrix products: number formats, contents of the matrices, summation orders, and GPU limits on a stand-in."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_contents_match_their_names(dtype: str) -> None:
     assert filled["zeros"] == 0
     assert set(operands["ones"].unique().tolist()) == {1.0}
     assert set(operands["integers"].unique().tolist()) == {0.0, 1.0, 2.0, 3.0}
-    # The share of numbers that are not 0 may be off by six standard deviations for 10,000 draws.
+    # Among 10,000 draws, the fraction of numbers that are not 0 may be off by six standard deviations.
     assert abs(filled["sparse"] - content.DENSITY) < 6 * math.sqrt(content.DENSITY * (1 - content.DENSITY) / 10_000)
     assert filled["normal"] > 0.99
     small = operands["denormal"]
@@ -146,7 +146,7 @@ def test_contents_match_their_names(dtype: str) -> None:
 @pytest.mark.parametrize("name", get_args(content.Content))
 def test_wrong_product_fails_its_check_for_every_content(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     for fault in (
-        lambda out, _: out.index_fill_(0, torch.tensor(30), 9.0),  # the check does not compare each cell in this row
+        lambda out, _: out.index_fill_(0, torch.tensor(30), 9.0),  # only rows 0 to 15 are compared cell by cell
         lambda out, _: out.index_fill_(0, torch.tensor(30), torch.nan),
         lambda out, _: out.index_fill_(1, torch.tensor(3), torch.nan),
     ):

@@ -61,7 +61,8 @@ def test_only_kernels_after_the_mark_are_summed(monkeypatch: pytest.MonkeyPatch,
         ([*head_events(profiling.HEAD_KERNELS), *step_kernels(4, STEP)], "lost all 100 kernels before the mark"),
         ([*head_events(profiling.HEAD_KERNELS), *step_kernels(4, STEP)[1:]], "lost all 100 kernels before the mark"),
         ([*head_events(), *step_kernels(4, STEP)[1:]], "11 in 4 equal calls, 7 of them gemm"),
-        # Four of 12 kernels are lost. The 8 left divide by 4 calls, but the 3 named relu do not.
+        # Four of the 12 kernels are lost. The other 8 are a multiple of the 4 calls, but the 3 named relu are
+        # not.
         ([*head_events(), *step_kernels(4, STEP)[4:]], "8 in 4 equal calls, 3 of them relu"),
         (
             [event for event in head_events() if event.name != profiling.MARK] + step_kernels(4, STEP),
@@ -86,7 +87,10 @@ def test_fewer_lost_kernels_than_calls_are_always_detected(data: st.DataObject, 
 
 
 def marked_operators(kernels: list[list[str]], missing: int | None = None) -> list[FunctionEvent]:
-    """Return events for operators, each with a mark and its kernels, but without the mark of operator `missing`."""
+    """Return the events of operators: a range and kernels for each list in `kernels`.
+
+    The range of operator number `missing` is left out.
+    """
     events = []
     for number, names in enumerate(kernels):
         start = CALL_US + 10 * number
@@ -103,7 +107,7 @@ def marked_operators(kernels: list[list[str]], missing: int | None = None) -> li
 def test_operator_time_is_its_kernel_time_without_the_first_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # The first of the three calls lost its kernel, but does not count.
+    # The kernel in the first of the three calls is lost, but the operator's time excludes this call.
     install(monkeypatch, lambda: [*head_events(1), *marked_operators([[], ["add"], ["add"]])])
     timed_operators = operator_traffic.time_operators(lambda: X + Y, DEVICE, 2)
     assert [timed.seconds for timed in timed_operators] == [pytest.approx(3e-6)] * 2

@@ -1,4 +1,4 @@
-"""Requests to a device and its models move data, their parts are timed, and checks detect lost data."""
+"""Requests to a device and its models move data, their phases are timed, and checks detect lost data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 class StaleGraphDevice(SecondCpu):
-    """A GPU whose graphs replay nothing, as if captured with other buffers."""
+    """GPU whose graphs do nothing, as if they had been captured with other buffers."""
 
     def graph(self, calls: Any) -> Any:
         super().graph(calls)
@@ -115,7 +115,7 @@ def test_requests_rotate_through_host_memory(launch: str) -> None:
 
 
 class PeerDevice(SecondCpu):
-    """A device with a peer; the device records how many calls are launched together."""
+    """Device that is its own peer; it records how many calls each concurrent launch has."""
 
     at_once: tuple[int, ...] = ()
 
@@ -214,7 +214,7 @@ def test_full_disk_is_reported_before_the_export(monkeypatch: pytest.MonkeyPatch
 
 
 def test_onnx_runtime_binds_the_memory_of_tensors() -> None:
-    """Test this on the CPU, whose memory the same calls bind."""
+    """The test runs on the CPU, where memory is bound by the same calls as on a GPU."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(onnx_files.onnx_file("mlp", 2), providers=["CPUExecutionProvider"])

@@ -130,7 +130,7 @@ def test_new_process_starts_after_a_crash_and_for_another_environment(
     assert printed_lines.count("meanwhile") == 3, "meanwhile runs at each start"
     environment = outcomes_by_fault(measured_round)["reports its environment"][1].split()
     assert "PATH" in environment
-    # Variables of this process that spoil measurements, and another point's variables, do not reach the worker.
+    # The worker gets neither the variables of this process that spoil measurements nor the variables of another point.
     assert not {*SPOILING, "CHOSEN_BY_POINT"} & set(environment)
     assert "CHOSEN_BY_POINT" in outcomes_by_fault(measured_round)["reports a changed environment"][1].split()
     assert sorted(map(sorted, measured_round.environments)) == [[], ["CHOSEN_BY_POINT"]]
@@ -338,7 +338,7 @@ def test_block_for_the_first_rounds_is_absent_from_later_ones(number: int, expec
 
 def test_order_is_shuffled_with_a_seed_per_round() -> None:
     def order(seed: int) -> list[str]:
-        """Return the order of points in a round that has no time and so starts no process."""
+        """Return the order of the points in a round that has too little time to start a process."""
         measured = make_round(["right"] * 12, seed=seed, round_s=1e-9)
         measured.run()
         return [row["params"] for row in measured.rows]
@@ -403,7 +403,7 @@ def test_only_scratch_folders_of_killed_parents_are_removed(tmp_path: Path, monk
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     left, in_use = worker_processes.Scratch(), worker_processes.Scratch()
     assert left._lock is not None
-    os.close(left._lock)  # the system does this when a process ends
+    os.close(left._lock)  # the system closes files when a process ends
     worker_processes.Scratch()
     assert not left.path.exists()
     assert in_use.path.exists()

@@ -77,7 +77,7 @@ def seed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_weight_disturbance_is_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A random draw of 0.5, the middle of its range, changes no weight."""
+    """If every random draw is 0.5, the middle between 0 and 1, the disturbance changes no weight."""
     calm = equivalence.reference_losses("mlp", 8, 3, seed=11)
     monkeypatch.setattr(torch, "rand", lambda shape, generator: torch.full(shape, 0.5))
     assert equivalence.reference_losses("mlp", 8, 3, seed=11, disturbance=0.1, number=97) == calm
@@ -142,7 +142,8 @@ def test_deviation_is_the_largest_difference_over_the_first_loss() -> None:
 
 @pytest.mark.usefixtures("seed")
 def test_compiled_training_starts_with_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Compiling takes half a minute and changes the weights only by the step that it runs, so run just that step.
+    # To compile, a trainer runs a step, which changes the weights. Run only this step, because compiling takes half a
+    # minute.
     monkeypatch.setattr(Trainer, "compile", lambda self, threads: self.step())
     assert equivalence_metrics(backend="inductor")["loss_deviation"] == 0
     assert equivalence_metrics(backend="inductor", model="cnn", batch=4, steps=3)["loss_deviation"] == 0

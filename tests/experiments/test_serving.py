@@ -54,7 +54,7 @@ class CudaTensor(torch.Tensor):
 
 
 def test_int8_product_on_cuda_pads_few_rows_with_zeros(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch refuses fewer than 17 rows on CUDA."""
+    """On CUDA, PyTorch's int8 product refuses a matrix with fewer than 17 rows."""
     rows, product = [], torch._int_mm
     monkeypatch.setattr(torch, "_int_mm", lambda left, right: rows.append(len(left)) or product(left, right))
     x, weight, scale = torch.randn(3, 16), torch.randint(-127, 128, (16, 8), dtype=torch.int8), torch.rand(8)
@@ -168,7 +168,7 @@ def test_server_answers_refuses_and_survives_a_failure() -> None:
         assert ask("POST", "/answer", b"four") == (200, '{"answer":4}')
         assert ask("POST", "/answer", b"") == (400, "a request asks for something")
         assert ask("POST", "/answer", b"fail")[0] == 500
-        connection.close()  # the server closes it after a failure
+        connection.close()  # the server ends a connection after a failure
         assert ask("GET", "/answer")[0] == 405
         assert ask("POST", "/answer", b"x") == (200, '{"answer":1}')
         used = json.loads(ask("GET", "/usage")[1])
@@ -274,14 +274,14 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
         parent.send_signal(how)
         parent.wait(30)
         assert server_processes.wait_until(lambda: process_ended(pid), 10)
-        # Other threads may hold the socket a moment longer.
+        # Other threads of the ended server may hold its socket a moment longer.
         assert server_processes.wait_until(lambda: port_refuses(port), 10)
     finally:
         parent.kill()
 
 
 def test_listening_socket_names_its_protocol() -> None:
-    """asyncio disables Nagle's algorithm only on sockets with a protocol; otherwise a body arrives 40 ms late."""
+    """asyncio disables Nagle's algorithm only on sockets that name TCP. Else an answer's body may arrive 40 ms late."""
     with server.listening_socket(0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
@@ -381,7 +381,8 @@ def test_requests_that_do_not_overlap_share_a_connection(start_stand_in: Any, mo
 def test_latency_grows_with_each_request_beyond_capacity(start_stand_in: Any) -> None:
     result = run_load(start_stand_in(seconds=0.02), rate=200, count=100)
     assert all(result.good)
-    # The last request ends after 100 service times and arrives after about 0.5 s; the factor 1.5 is a margin.
+    # The last request ends after 100 service times of 0.02 s, and it is sent after about 100 / 200 s. The factor 1.5 is
+    # a margin.
     assert max(result.latency) > 100 * 0.02 - 1.5 * 100 / 200
     assert statistics.fmean(result.latency[-25:]) > 2 * statistics.fmean(result.latency[:25])
 

@@ -41,7 +41,7 @@ from tests.experiments.echoing.service import Echo
 from tests.experiments.point_runs import CPU, build_work, point_params
 from tests.experiments.test_serving import ORDERS, echo_service, load_result, make_dispatcher, run_load, start_stand_in
 
-__all__ = ["echo_service", "start_stand_in"]  # fixtures
+__all__ = ["echo_service", "start_stand_in"]  # fixtures that tests here request by name
 USED = {"cpu_s": 1.0, "busy_s": 0.5, "open": 0, "stood_s": 0.25}
 RANGE = "proc/sys/net/ipv4/ip_local_port_range"
 
@@ -58,7 +58,7 @@ def few_files() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# ------------------------------------------------------------------ before the load
+# The tests below check what the harness does before the load starts.
 
 
 def test_soft_file_limit_is_raised_only_as_needed(few_files: Callable[[int], None]) -> None:
@@ -159,7 +159,7 @@ def test_doctor_reports_loads_that_do_not_fit(
     assert not finding or finding.level is Level.OK or "ulimit -n" in finding.mend
 
 
-# ------------------------------------------------------------------ failures of server or harness
+# The tests below distinguish failures of the server from failures of the harness.
 
 
 def http_response(status: str, body: bytes = b"") -> bytes:
@@ -210,7 +210,7 @@ def scripted_server(*answers: Script) -> Iterator[int]:
             if answer == "reset":
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             elif answer == "silent":
-                connection.recv(1)  # until the client has left
+                connection.recv(1)  # wait until the client closes the connection
             else:
                 assert isinstance(answer, bytes)
                 connection.sendall(answer)
@@ -219,7 +219,7 @@ def scripted_server(*answers: Script) -> Iterator[int]:
     try:
         yield listening.getsockname()[1]
     finally:
-        # This also ends the wait in `accept`.
+        # Unlike `close`, `shutdown` also ends the wait in `accept`.
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
 
@@ -265,7 +265,7 @@ def test_malformed_answer_neither_stops_the_load_nor_is_lost(answer: bytes) -> N
     with scripted_server(answer, RIGHT) as port:
         client = http_load.Load(port, [b"x"], [7], 5.0, 4)
         first = client.offer([0.0], [0])
-        # The server closes the old connection a moment later, so some requests may still fail.
+        # The server closes the first connection a moment after its answer, so the next requests may still fail.
         assert any(client.offer([0.01], [0]).good == [True] for _ in range(20))
     assert len(first.good) + sum(first.trouble.values()) == 1
     assert len(first.good) == len(first.latency) == len(first.late)
@@ -379,7 +379,7 @@ def test_server_death_is_a_harness_error() -> None:
         serving.raise_if_lost({**load_result(10), "trouble": {"ECONNREFUSED: Connection refused": 3}})
 
 
-# ------------------------------------------------------------------ during the load
+# The tests below check disturbances during the load.
 
 
 def test_stopped_server_reports_its_pause() -> None:

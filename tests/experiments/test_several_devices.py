@@ -1,4 +1,4 @@
-"""Ranks start, agree, are timed, and report errors."""
+"""Ranks in data-parallel training start, get equal weights, are timed, and report errors."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_each_rank_has_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
     workload = build_work("several-devices", PairedDevice(), ranks=2)
     assert passes_check(workload)
     assert observe(workload) == {"communication_share": [pytest.approx(0.2), 0.0], "samples_per_s": 16.0}
-    ((count, order),) = calls  # started once
+    ((count, order),) = calls  # the ranks were started only once
     assert (count, order["devices"]) == (2, ["cpu", "cpu:1"])
 
 

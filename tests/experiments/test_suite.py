@@ -105,7 +105,7 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
 
 @pytest.fixture(autouse=True)
 def short_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shorten graphs: the CPU stand-in takes seconds for a GPU's milliseconds."""
+    """Put fewer calls in a graph, because the CPU stand-in takes seconds for work that takes a GPU milliseconds."""
     monkeypatch.setattr(sustained, "IN_A_GRAPH", 10)
 
 
@@ -152,7 +152,7 @@ def double_factors(patch: Patch) -> None:
     make_array = fma.aligned_array
 
     class Block(type(make_array(1, Dtype.FLOAT32))):  # type: ignore[misc]
-        """An array that doubles each single number assigned to it, and so the factors of the kernel."""
+        """Array that doubles each number assigned to it, and thus the factors that the kernel multiplies by."""
 
         def __setitem__(self, at: Any, value: Any) -> None:
             super().__setitem__(at, 2 * value if isinstance(value, float) else value)
@@ -349,7 +349,8 @@ def test_probes_get_smaller_and_end(name: str) -> None:
     while step is not None:
         sizes.append(worker._work_size(**step))
         step = smaller(step)
-    # One probe suffices if the experiment predicts the seconds per call.
+    # `sizes` starts with the point itself. It needs one smaller probe if the experiment predicts the seconds per call,
+    # and two probes otherwise.
     assert len(sizes) > (1 if get_experiment(name).call_s else 2)
     assert sizes == sorted(set(sizes), reverse=True)
     # The smallest probe is cheap for any budget.

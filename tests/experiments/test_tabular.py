@@ -35,7 +35,7 @@ TABLE_LIBRARIES = sorted({name for name, op in SUPPORTED if op in ON_TABLES})
 
 
 def work(op: str, backend: str, rows: int = 1000, device: Any = CPU, **more: Any) -> Workload:
-    """Return the work of a point; on the CPU, its default thread count is the library's in this process."""
+    """Build the work of a point. On the CPU, the default thread count is what the library uses in this process."""
     if "threads" not in more:
         more["threads"] = open_library(backend, device, op).threads if device is CPU else 0
     more = {"transfers": "none" if device is CPU else "included", **more}
@@ -160,7 +160,7 @@ def test_wrong_result_fails_its_check(monkeypatch: pytest.MonkeyPatch, op: str, 
 @pytest.mark.parametrize("op", ON_TABLES)
 @pytest.mark.parametrize("name", TABLE_LIBRARIES)
 def test_calls_leave_their_tables_unchanged(name: str, op: str) -> None:
-    """Tables stay unsorted, and results are no views of them."""
+    """Calls do not sort their tables in place, and results are not views of the tables."""
     case = make_case(op, 500, np.random.default_rng(0))
     before = [{column: values.copy() for column, values in columns.items()} for columns in case.inputs]
     library = open_library(name, CPU, op)
@@ -264,7 +264,7 @@ def test_library_properties_are_true() -> None:
     for name, library in LIBRARIES.items():
         for op in (*ON_TABLES, *ON_TEXT):
             assert (getattr(library, op) is getattr(Library, op)) == (op in library.without), (name, op)
-    # Polars reads its thread count only when it starts, so the environment must set it.
+    # Polars reads its thread count only when it starts, so a variable in the worker's environment must set the count.
     started_with = get_experiment("tabular").environment
     assert started_with({"backend": "polars", "threads": 3}) == {"POLARS_MAX_THREADS": "3"}
     assert started_with({"backend": "pandas", "threads": 1}) == {}

@@ -61,16 +61,19 @@ def test_steady_times_converge_after_the_shortest_span() -> None:
 
 
 def test_warm_up_lasts_while_times_fall_and_is_discarded() -> None:
-    # Times fall for about 70 calls, many more than warm-up compares at once.
+    # Times fall for about 70 calls, many more than the warm-up compares with each other.
     falling = (max(0.01, 0.02 * 0.99**call) for call in itertools.count())
     assert max(run(SimulatedDevice(falling), budget_s=10).samples[""]) == pytest.approx(0.01)
-    # Warm-up takes at most a third of the budget.
+    # If times never stop falling, the warm-up ends after a third of the budget, which is 1 s.
     ever_faster = (0.03 * 0.97 ** (call / 3) for call in itertools.count())
     assert run(SimulatedDevice(ever_faster)).warmup_s == pytest.approx(1 / 3, abs=0.04)
 
 
 def alternating_times(widths: Callable[[int], float]) -> Iterator[float]:
-    """Return times that alternate above and below a millisecond by the relative `widths`."""
+    """Return times alternately above and below 1 ms.
+
+    widths: function from a call's number to the relative distance of its time from 1 ms
+    """
     return (1e-3 * (1 + (-1) ** call * widths(call)) for call in itertools.count())
 
 
@@ -127,7 +130,7 @@ def test_sample_is_the_sum_of_its_phases() -> None:
 @pytest.mark.parametrize(
     "times",
     [
-        # Slow first calls make the loop overestimate how long a sample takes.
+        # After slow first calls, the loop predicts samples that are too long.
         pytest.param(itertools.chain([0.014] * 5, itertools.repeat(0.01)), id="cold at first"),
         pytest.param((0.01 * (1 + call / 10_000) for call in itertools.count()), id="slowing down"),
     ],
@@ -142,12 +145,12 @@ def test_lasting_work_is_sampled_from_cold_until_its_budget_ends(times: Iterator
 
 
 def test_single_requests_are_samples_and_requests_between_are_not() -> None:
-    # Every tenth call is slow, so means over many calls would all be equal.
+    # Every tenth call is slow. Means over many calls would all be equal and hide this.
     device = SimulatedDevice(itertools.cycle([1e-5] * 9 + [1e-3]))
     result = run(device, Workload(run=lambda: None, single=True), max_samples=200, target=0.5)
     assert (result.stop_reason, result.calls, len(result.samples[""])) == ("samples", 1, 200)
     assert set(map(float, result.samples[""])) == {1e-5, 1e-3}
-    assert result.timed_s == pytest.approx(timing.LEAST_SHARE, rel=0.02)  # the same span as for other points
+    assert result.timed_s == pytest.approx(timing.LEAST_SHARE, rel=0.02)  # the same span as at other points
     assert result.made == pytest.approx(result.timed_s / 1.09e-4, rel=0.02)
 
 
@@ -207,7 +210,7 @@ def test_half_width_has_its_stated_coverage() -> None:
     rng, covered = random.Random(3), 0
     for _ in range(2000):
         ordered = sorted(rng.expovariate(1.0) for _ in range(25))
-        # `half_width` uses the same order statistics.
+        # The limits of the interval are the order statistics that `half_width` uses.
         low, high = ordered[math.floor((25 - 1.96 * 5) / 2)], ordered[math.ceil((25 + 1.96 * 5) / 2)]
         assert half_width(ordered) == pytest.approx((high - low) / 2 / ordered[12])
         covered += low <= math.log(2) <= high
@@ -215,7 +218,7 @@ def test_half_width_has_its_stated_coverage() -> None:
 
 
 def test_operands_rotate_across_samples() -> None:
-    """With one call per sample, reusing the same operands would warm the cache."""
+    """Without rotation, samples of one call each would use the same operands, which would then be in the cache."""
     used: list[int] = []
     work = Workload(run=[lambda index=index: used.append(index) for index in range(3)])
     for calls in (1, 1, 2, 3):

@@ -53,7 +53,7 @@ def cpu_trainer(model: str = "mlp", batch: int = 6, dtype: Dtype = Dtype.FLOAT32
 @pytest.mark.usefixtures("torch_compile")
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_compiled_steps_are_right_and_observe_no_operator_shares(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # The C++ compiler takes seconds per kernel, and a network with one small hidden layer has few kernels.
+    # Use a network with one small hidden layer: it has few kernels, and the C++ compiler takes seconds for each.
     small = Entry(
         lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 10)),
         ZOO["mlp"].batch, Counts(0, 64 * 8 + 8 * 10, 64 * 8, (1, 10)), ZOO["mlp"].sample, "dense", images=True,
@@ -67,7 +67,7 @@ def test_compiled_steps_are_right_and_observe_no_operator_shares(dtype: str, mon
 @pytest.mark.parametrize("lost", ["all", "the update"])
 def test_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def graph(device: SecondCpu, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-        """Return a graph that replays nothing or a step without its update."""
+        """Return a graph that does nothing, or runs a training step without updating the weights."""
         calls[0]()
 
         def replay() -> None:

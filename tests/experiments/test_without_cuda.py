@@ -1,4 +1,4 @@
-"""WGSL kernels on a software Vulkan and their CUDA C twins, compiled as C++, give right results."""
+"""WGSL kernels on a Vulkan device in software give right results, and so do the same kernels in CUDA C on the CPU."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_cuda_kernels_are_right(monkeypatch: pytest.MonkeyPatch, kernel: str, n:
     monkeypatch.setattr(without_cuda, "MOST_LAUNCHES", 2)
     workload = point(GPU, kernel, n, "cuda")
     assert passes_check(workload)
-    # The blocks are the same as in WGSL.
+    # The CUDA kernels have the same block sizes as the WGSL kernels.
     block = (stream_cuda.BLOCK,) if kernel == "triad" else (naive_products.TILE, naive_products.TILE)
     assert set(cupy.launches) == {(*wgsl_and_cuda.launch_grid(kernel, n)[: len(block)], *block)}
 
@@ -113,7 +113,7 @@ def fake_adapter(name: str, kind: str = "DiscreteGPU") -> Any:
 
 
 class NamedGpu(SecondCpu):
-    """A GPU with the given name; its free memory shrinks by what the adapter `holder` allocates."""
+    """GPU with the name `name`. Its free memory shrinks by the bytes that the adapter `holder` has allocated."""
 
     def __init__(self, name: str, holder: Any = None) -> None:
         super().__init__()

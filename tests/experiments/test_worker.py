@@ -58,7 +58,7 @@ def test_point_over_budget_is_skipped_without_running(n: int) -> None:
 
 
 def test_disturbed_probe_does_not_skip_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every probe takes 16 ms more than its work, as when threads are started."""
+    """Each probe here takes 16 ms longer than its work, like a probe that starts threads."""
     time = FlopTimedCpu.time
     monkeypatch.setattr(FlopTimedCpu, "time", lambda *arguments: [time(*arguments)[0] + 0.016])
     worker._require_budget(
@@ -74,7 +74,7 @@ def test_fitting_point_passes_despite_probe_overhead(n: int) -> None:
 
 
 def test_probe_is_scaled_by_known_call_seconds() -> None:
-    """A call takes 90 ms and 1 ms for each tree, so a tenth of 100 trees takes half the time."""
+    """A call takes 90 ms plus 1 ms per tree, so 10 trees take half as long as 100 trees, not a tenth as long."""
 
     class Fits(FlopTimedCpu):
         def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
@@ -111,7 +111,7 @@ def test_point_may_use_most_but_not_all_free_memory(
 
 
 def answer_with_known(**known: float) -> dict[str, Any]:
-    """Answer a small product with values known from the plan."""
+    """Answer an order for a small matrix product. known: values that the plan states in the order."""
     order = {"experiment": "gemm", "device": "cpu", "params": point_params("gemm"), "policy": POLICY, "known": known}
     return worker.answer_order(order, CPU, Watch("cpu"))
 
@@ -181,7 +181,7 @@ def test_units_match_the_values() -> None:
     (part,) = answer_point("sequential")["parts"]
     (series,) = part["series"]
     assert series["unit"] == "s"
-    # The time is per step, and each call makes more than 1000 steps.
+    # A value is the time of a step, and each call makes more than 1000 steps.
     assert all(0 < value * 1000 * part["calls"] < part["timed_s"] for value in series["values"])
 
 
@@ -320,7 +320,7 @@ for name, params in eval(sys.argv[1]):
 
 
 def test_experiments_without_torch_do_not_load_it() -> None:
-    """Loading torch takes two seconds per worker."""
+    """If a worker loaded torch, it would start two seconds later."""
     points = [("tabular", point_params("tabular", backend="pandas")), ("sequential", point_params("sequential"))]
     points.append(("bandwidth", point_params("bandwidth")))
     words = [sys.executable, "-c", WITHOUT_TORCH, repr(points)]

@@ -71,7 +71,7 @@ def test_every_measuring_process_gets_a_clean_environment(monkeypatch: pytest.Mo
             ranks.train_ranks(1, {})
     (environment,) = started
     assert environment["VK_DRIVER_FILES"] == "1"
-    # Only a round's worker has a spoiling variable here, because its point asks for it.
+    # Only the worker of a round has a variable in SPOILING, because its point requests this variable.
     own = {"OPENBLAS_CORETYPE": "Zen"} if start == "round" else {}
     assert {name: environment[name] for name in SPOILING if name in environment} == own
 
@@ -122,7 +122,7 @@ print([(answer["status"], answer["reason"]) for answer in answers], elsewhere, s
 
 
 def test_libraries_open_no_connection_and_write_no_home_files(tmp_path: Path) -> None:
-    """The test does not see sockets of compiled libraries, but it finds reports that they store in the home folder."""
+    """The test cannot see connections by compiled code, but it finds files that such code writes to the home folder."""
     environment = {
         name: value for name, value in worker_environment.clean_environment().items() if not name.startswith("XDG_")
     }

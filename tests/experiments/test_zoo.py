@@ -39,8 +39,8 @@ def transformer_parameters(width: int, blocks: int, length: int) -> int:
 
 PARAMETERS = {
     "mlp": 64 * 512 + 512 + 512 * 512 + 512 + 512 * 10 + 10,
-    # Table 6 in He et al. 2016 has 0.27 million. This model has grey images, projections instead of padding in
-    # shortcuts, and two weights per channel in each norm.
+    # Table 6 in He et al. 2016 gives 0.27 million parameters. Unlike theirs, the model here has grey images, shortcuts
+    # with projections instead of padding, and two weights per channel in each norm.
     "resnet": (
         9 * (16 + 6 * 16**2 + 16 * 32 + 5 * 32**2 + 32 * 64 + 5 * 64**2)
         + 16 * 32 + 32 * 64 + 2 * (7 * 16 + 6 * 32 + 6 * 64) + 650
@@ -96,10 +96,10 @@ def test_inputs_and_outputs_have_the_stated_shapes_and_types(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*(tensor for tensor in OWN if not tensor.startswith("lstm")), "lstm-32", *TRAINED])
 def test_step_operations_match_torch(name: str) -> None:
-    """Switch off fused attention and oneDNN's LSTM, which the counter does not know on a CPU.
+    """Fused attention and oneDNN's LSTM are switched off, because torch's FLOP counter does not count them on a CPU.
 
-    The LSTM may differ by 1%, because torch skips the gradient for its initial state. This is a half (the product with
-    the state) of a third (the gradients for inputs) of the work in one of 32 time steps.
+    The LSTM may differ by 1%, because torch skips the gradient for its initial state. This saves a sixth of the work in
+    one of 32 time steps: gradients for inputs are a third of the work, and half of that third is for the state.
     """
     entry = ZOO[name]
     with torch.device("meta" if name in LARGE else "cpu"):
@@ -160,8 +160,8 @@ def test_activation_bytes_match_one_more_sample(name: str) -> None:
 
 
 def test_layer_chain_has_the_expected_depth_and_width() -> None:
-    # The five levels are three products with biases and the two ReLUs between them. The span is a step for each level
-    # and the depth of the sums of 64, 512 and 512 terms: 6, 9 and 9.
+    # The five levels are three products with biases and the two ReLUs between them. The span is one step per level
+    # plus the depths of the sums in the products: 6, 9 and 9 for 64, 512 and 512 terms.
     sizes = sorted([64 * 512, 512 * 512, 512 * 10, 512, 512])
     extent = graph_extent(trace_forward(ZOO["mlp"]))
     assert extent == Extent(levels=5, span=5 + 6 + 9 + 9, work=sum(sizes), widest=512 * 512, median=sizes[2])

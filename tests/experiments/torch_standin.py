@@ -61,7 +61,7 @@ class Graph:
 
 
 class Torch:
-    """torch, built for the given cuda, hip or xpu version or for mps, on a machine with `devices`.
+    """Stand-in for torch, built for a version of cuda, hip or xpu or for mps, on a machine with `devices`.
 
     Launches run in order, and a wait moves `now` to the end of the last launch. `warning` is issued when devices are
     counted, and `allocation_error` is raised when memory is allocated.

@@ -1,4 +1,4 @@
-"""HTTP load generator, unchanged."""
+"""Process that runs the load generator in `experiments.serving.http_load` unchanged."""
 
 from experiments.serving.http_load import main
 

@@ -9,7 +9,10 @@ from experiments.serving import server
 
 
 def read_order() -> Any:
-    """Read the server's orders, which bind it to its cores, before importing a library."""
+    """Add `Echo` to the services, and return the server's order.
+
+    Read the order first: this pins the process to its cores, and threads of libraries imported later inherit that.
+    """
     orders = children.read_order()
     from experiments.serving.services import SERVICES
     from tests.experiments.echoing.service import Echo
