@@ -116,7 +116,7 @@ _built: list[str] = []
 
 
 def profile_point(device: Device, how: Profiled, index: int, backend: Literal["llvm"], threads: Threads) -> Workload:
-    """Build a point whose profile fails as `how` names, or else returns the number of points built earlier here."""
+    """Build a point whose profile fails as `how` names, or else gives the number of earlier points in this process."""
     before = len(_built)
     _built.append(how)
     if how == "slow to build":

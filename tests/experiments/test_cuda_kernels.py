@@ -1,4 +1,4 @@
-"""CUDA C kernels without a GPU: right and broken ones run as C++ on the CPU, and NVIDIA's compiler compiles them."""
+"""CUDA C kernels without a GPU: right and broken kernels run as C++ on the CPU, and the compiled PTX is checked."""
 
 from __future__ import annotations
 

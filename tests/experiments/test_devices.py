@@ -101,7 +101,7 @@ def test_reason_why_a_cuda_build_sees_no_gpu(
         ((7, 0), WHEELS, False),
         ((11, 0), WHEELS, False),  # the wheels have no code for capability 11.0
         ((12, 1), WHEELS, True),
-        ((11, 0), [*WHEELS, "compute_90"], True),  # the driver compiles PTX code for 9.0
+        ((11, 0), [*WHEELS, "compute_90"], True),  # the driver compiles the PTX code of 9.0 for 11.0
         ((8, 0), ["compute_90"], False),
         ((9, 0), ["sm_90a"], True),
         ((10, 0), ["sm_90a", "compute_90a"], False),

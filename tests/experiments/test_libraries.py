@@ -1,4 +1,4 @@
-"""Layers are right, use a library only if requested, and loaded libraries are counted by their origin."""
+"""Layers are right and run in a library exactly if requested; loaded libraries are counted by their origin."""
 
 from __future__ import annotations
 

@@ -336,7 +336,7 @@ def test_gpu_is_watched_by_its_identity_and_not_by_its_index(
 
 @pytest.mark.parametrize("uuid", ["s", "a"])
 def test_mig_slice_does_not_get_the_whole_gpus_energy(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
-    """With the UUID of the slice or of its GPU, only clock and temperature are read, which all slices share."""
+    """Torch may report the UUID of the slice or of its GPU. With both, only values that all slices share are read."""
     counted = {"TotalEnergyConsumption": 9000, "ComputeRunningProcesses": [SimpleNamespace(pid=1)] * 3}
     card, part = {"UUID": "GPU-a", "MigMode": [1, 1], **counted}, {"UUID": "MIG-s", **counted}
     del part["TotalEnergyConsumption"]

@@ -1,4 +1,4 @@
-"""Preflight finds faults that would spoil a run, and ends in time. All answers from workers here are simulated."""
+"""Preflight finds faults that would spoil a run, and ends in time. The workers measure only stand-ins or the CPU."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ def test_only_kernels_after_the_mark_are_summed(monkeypatch: pytest.MonkeyPatch,
         ([*head_events(profiling.HEAD_KERNELS), *step_kernels(4, STEP)], "lost all 100 kernels before the mark"),
         ([*head_events(profiling.HEAD_KERNELS), *step_kernels(4, STEP)[1:]], "lost all 100 kernels before the mark"),
         ([*head_events(), *step_kernels(4, STEP)[1:]], "11 in 4 equal calls, 7 of them gemm"),
-        # Four of the 12 kernels are lost. The other 8 are a multiple of the 4 calls, but the 3 named relu are
-        # not.
+        # Four of the 12 kernels are lost. The other 8 divide evenly into 4 calls, but the 3 named relu do not.
         ([*head_events(), *step_kernels(4, STEP)[4:]], "8 in 4 equal calls, 3 of them relu"),
         (
             [event for event in head_events() if event.name != profiling.MARK] + step_kernels(4, STEP),

@@ -1,4 +1,4 @@
-"""Operators have their analytic FLOP and bytes, and shares of operators below a given intensity are right."""
+"""Operators have their analytic FLOP and bytes, and the shares of time, bytes and FLOP below an intensity are right."""
 
 from __future__ import annotations
 

@@ -281,7 +281,7 @@ def test_no_server_outlives_its_parent(how: signal.Signals) -> None:
 
 
 def test_listening_socket_names_its_protocol() -> None:
-    """asyncio disables Nagle's algorithm only on sockets that name TCP. Else an answer's body may arrive 40 ms late."""
+    """asyncio disables Nagle's algorithm, which may delay an answer's body by 40 ms, only on sockets that name TCP."""
     with server.listening_socket(0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 

@@ -1,4 +1,4 @@
-"""Trouble in the harness (limits, refused files and ports, pauses, late requests) is never a server's failure."""
+"""Trouble in the harness (limits, refused files and ports, pauses, late requests) never counts as a server failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every experiment: right results pass, spoilt ones fail, counts are right, and errors say why a point cannot run."""
+"""Every experiment: right results pass, wrong ones fail, FLOP and bytes are right, and errors give a reason."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def double_factors(patch: Patch) -> None:
     make_array = fma.aligned_array
 
     class Block(type(make_array(1, Dtype.FLOAT32))):  # type: ignore[misc]
-        """Array that doubles each number assigned to it, and thus the factors that the kernel multiplies by."""
+        """Array that doubles each single number assigned to it, and thus the factors that the kernel gets."""
 
         def __setitem__(self, at: Any, value: Any) -> None:
             super().__setitem__(at, 2 * value if isinstance(value, float) else value)

@@ -86,7 +86,7 @@ def test_cases_cross_the_grid_without_duplicates(monkeypatch: pytest.MonkeyPatch
     case = {"m": 1, "n": 2, "k": 3}
     grid = {"dtype": ["float32", "float64"], "backend": ["torch"], "threads": [1, "all"]}
     params = point_params([{"cases": [case, {**case, "m": 9}], "grid": grid}])
-    assert len(params) == 4  # on one core, "all" threads is 1, so it adds no points
+    assert len(params) == 4  # on one core, threads "all" means 1 and adds no points
     assert {point["threads"] for point in params} == {1}
 
 

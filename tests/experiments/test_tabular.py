@@ -1,4 +1,4 @@
-"""Table libraries: operations are right, wrong results fail, and library properties are true."""
+"""Table libraries: operations are right, wrong results fail, and the stated properties of the libraries are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training steps are right with and without compilation and are observed, and failures have a reason."""
+"""Training steps are right with and without compilation, yield observed metrics, and fail with a reason."""
 
 from __future__ import annotations
 

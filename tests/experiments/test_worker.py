@@ -74,7 +74,7 @@ def test_fitting_point_passes_despite_probe_overhead(n: int) -> None:
 
 
 def test_probe_is_scaled_by_known_call_seconds() -> None:
-    """A call takes 90 ms plus 1 ms per tree, so 10 trees take half as long as 100 trees, not a tenth as long."""
+    """A call takes 90 ms plus 1 ms per tree, so 10 trees take about half as long as 100 trees, not a tenth."""
 
     class Fits(FlopTimedCpu):
         def time(self, work: Workload, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float]:
