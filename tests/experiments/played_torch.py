@@ -1,8 +1,8 @@
 """GPU played on a CPU build of torch: its tensors wrap CPU tensors, and torch treats them as another device's.
 
-Like real GPUs, it rejects operands on two devices, float64 where unsupported, and, in a capture, waits for the device
-and copies from or to pageable memory. Torch accepts a device like this once per process, irreversibly: run it in a
-separate process.
+Like real GPUs, it rejects operands on two devices, and float64 where unsupported. During a capture, it also rejects
+waits for the device, and copies from or to pageable memory. Torch accepts a device like this once per process,
+irreversibly: run it in a separate process.
 """
 
 from __future__ import annotations
@@ -34,8 +34,10 @@ Recorded = tuple[Callable[..., Any], Any, Any, Any]
 class Played:
     """State of the device: its limits, the current capture, and planted faults.
 
-    pinned: page-locked memory by address. capture: operations recorded so far in the current capture, if any.
-    spoilt: an operation waited in the capture. lost: a launch failed, so that every later call fails.
+    pinned: page-locked memory by address
+    capture: operations recorded so far in the current capture, if any
+    spoilt: True after an operation has waited in the capture
+    lost: True after a launch has failed, so that every later call fails
     """
 
     def __init__(self) -> None:

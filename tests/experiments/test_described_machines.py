@@ -37,7 +37,6 @@ Ask = Callable[..., bytes]
 
 
 def kernel_files(machine: dict[str, Any]) -> dict[str, str]:
-    """Return the kernel files in a report."""
     kernel, files = machine.get("kernel", {}), {}
     if "online" in kernel:
         files[f"{CPUS}/online"] = kernel["online"]

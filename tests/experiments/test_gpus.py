@@ -39,7 +39,7 @@ Machine = Callable[..., str]
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Return a function that plays a machine with this NVML and torch, and returns its kind."""
+    """Return a function that simulates a machine with a given NVML and torch, and returns the machine's kind."""
 
     def play(library: FakeNvml, torch: Torch | None = None) -> str:
         monkeypatch.setattr(nvml, "load_pynvml", lambda: library)

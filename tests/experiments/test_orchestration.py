@@ -128,7 +128,7 @@ def test_batches_are_pinned_for_cuda_and_xpu_only(monkeypatch: pytest.MonkeyPatc
     assert [call.kwargs["pin_memory"] for call in loader.call_args_list] == [True, True, False, False]
 
 
-@pytest.mark.filterwarnings("ignore")  # a fork in a process with threads warns
+@pytest.mark.filterwarnings("ignore")  # Python warns of a fork in a process with threads
 def test_killed_loader_process_is_a_harness_error() -> None:
     before = set(psutil.Process().children())
     feed = data_loading.Feed(ZOO["mlp"], 6, "memory", 1, CPU)

@@ -41,7 +41,6 @@ def make_plan(*blocks: dict[str, Any], **more: Any) -> Plan:
 
 
 def kept_sizes(trimmed: Plan) -> list[int]:
-    """Return the sizes that the plan keeps."""
     (job,) = trimmed.jobs
     return sorted(dict(point.params)["m"] for point in job.points if not point.left_out)
 

@@ -56,7 +56,6 @@ def device_points(
 
 
 def valued_metrics(answer: dict[str, Any]) -> set[str]:
-    """Return all metrics that have a value."""
     timed = {series["metric"] for part in answer["parts"] for series in part.get("series", ())}
     profiled = {row["metric"] for row in answer.get("profiled", {}).get("profiled", ()) if "value" in row}
     return timed | set(answer["observed"]) | profiled

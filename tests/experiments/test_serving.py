@@ -323,7 +323,7 @@ def test_arrivals_are_a_poisson_process() -> None:
 
 
 class DelayedServer(StandInServer):
-    """A server that answers one request after another, each after a delay; each `every`-th answer is an error."""
+    """Server that answers one request after another, each after a delay, with an error for every `every`-th request."""
 
     def __init__(self, seconds: float = 0.0, every: int = 0, says: str = "7") -> None:
         self.seconds, self.every, self.says, self.count, self.lock = seconds, every, says, 0, threading.Lock()

@@ -261,7 +261,6 @@ MANGLED = st.one_of(
 @given(MANGLED)
 @settings(max_examples=150, deadline=None)
 def test_malformed_answer_neither_stops_the_load_nor_is_lost(answer: bytes) -> None:
-    """Each request ends once, and later requests are answered, over new connections if needed."""
     with scripted_server(answer, RIGHT) as port:
         client = http_load.Load(port, [b"x"], [7], 5.0, 4)
         first = client.offer([0.0], [0])
