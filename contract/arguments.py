@@ -32,7 +32,7 @@ def parse_number(text: str) -> float:
 
 
 def parse_minutes(text: str) -> float:
-    """Parse a number of minutes that is above 0 and at most a week. Raises ArgumentTypeError."""
+    """Parse a time in minutes, above 0 and at most a week. Raises ArgumentTypeError."""
     value = parse_number(text)
     if not 0 < value <= 10_080:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes between 0 and 10080, a week")
@@ -40,7 +40,7 @@ def parse_minutes(text: str) -> float:
 
 
 def integer_between(least: int, most: int) -> Callable[[str], int]:
-    """Return a parser for whole numbers from `least` to `most`, which raises ArgumentTypeError."""
+    """Return a function to parse whole numbers from `least` to `most`. It raises ArgumentTypeError."""
 
     def read(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
@@ -51,7 +51,7 @@ def integer_between(least: int, most: int) -> Callable[[str], int]:
 
 
 def expand_home(text: str) -> str:
-    """Expand `~` or `~user` at the start of a path.
+    """Expand a leading `~` or `~user` in a path.
 
     Raises StudyError if the user's home folder is unknown, or if the path is not valid UTF-8, which libraries require.
     """

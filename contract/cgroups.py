@@ -52,7 +52,7 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
             root / "sys/fs/cgroup" / name for name in ((controllers, controller) if controllers else ("", "unified"))
         ]
         parts = [part for part in Path(place).parts if part not in ("/", "..")]
-        # In a container, /proc may show the cgroup's path on the host, of which only the last components are mounted.
+        # In a container, /proc may show the cgroup's path on the host, but only the last components are mounted.
         # Therefore try the path without its first components, too.
         places = (mount.joinpath(*parts[start:]) for start in range(len(parts) + 1) for mount in mounts)
         # Use os.path.isdir, because Path.is_dir raises an error if permission is missing (in Python 3.11) or if a name
@@ -64,7 +64,7 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """Return the smallest CPU quota, in cores, of this process's cgroups; return None if none has a quota."""
+    """Return the smallest CPU quota, in cores, among this process's cgroups, or None if none has a quota."""
     granted = []
     for folder in cgroup_folders(root):
         limit, period = read_number(folder / "cpu.cfs_quota_us"), read_number(folder / "cpu.cfs_period_us")

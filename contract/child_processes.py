@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 R = TypeVar("R")
-# Environment variable that holds the process ID of the workflow, which coordinates the commands.
+# Environment variable that passes the workflow's process ID to the commands that the workflow coordinates.
 COORDINATOR = "STUDY_COORDINATOR_PID"
-# Seconds that a command has for cleaning up before it and its children are killed.
+# Seconds that a command has to clean up before it and its children are killed.
 GRACE_S = 3.0
 _SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-_DEATH_SIGNAL = 1  # value of PR_SET_PDEATHSIG, an option of prctl
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, a prctl option
 _POLL_S = 1.0
 _SESSION_HEAD = "--head-of-session"
 
@@ -42,7 +42,7 @@ def interrupt_on_signal() -> None:
     def interrupt(*_: object) -> None:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
-        # Signal the children at exit, because this process may exit before the thread of `forward_signals` does it.
+        # Signal the children at exit, because this process may exit before the `forward_signals` thread does it.
         atexit.register(_signal_children, signal.SIGTERM)
         raise KeyboardInterrupt
 
@@ -56,8 +56,8 @@ def interrupt_on_signal() -> None:
 def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
     """Terminate the children when this process handles a signal, or when its coordinator ends.
 
-    coordinator: process ID of the coordinator; 0 means that there is none. grace_s: seconds from the signal until this
-    process and its children are killed; None means that they are never killed.
+    coordinator: the coordinator's process ID, or 0 if there is none. grace_s: seconds from the signal until this
+    process and its children are killed, or None to never kill them.
     """
     if os.name != "posix":
         return
@@ -139,10 +139,10 @@ def _exit_after_parent(parent: Any, number: int) -> None:
 
 
 def available_cpus() -> int:
-    """Return how many logical CPUs this process may use.
+    """Count the logical CPUs that this process may use.
 
-    This is the number of CPUs in its affinity mask (of all CPUs if the system has no affinity masks), or its cgroup
-    quota, rounded up, if the quota is smaller.
+    These are the CPUs in its affinity mask, or all CPUs if the system has no affinity masks. If the cgroup quota,
+    rounded up, is smaller, it is returned instead.
     """
     # Import inside the function, because this file also runs as a program, which cannot import its own package.
     from contract.cgroups import cpu_quota
@@ -173,9 +173,9 @@ def worker_pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
 
 
 def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
-    """Call `work` with the items of `parts`, like `map`, but in parallel; yield the results in order.
+    """Call `work` with the items in `parts`, like `map`, but in parallel; yield the results in order.
 
-    work: a function at module level. processes: number of worker processes; with 1, this process does the work itself.
+    work: a function at module level. processes: number of workers to start; with 1, this process does the work itself.
     If the system allows no process pool, for instance without /dev/shm, this process prints a note and does the work.
     """
     import multiprocessing

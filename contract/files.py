@@ -20,10 +20,10 @@ from typing import Any
 from contract.errors import WRITING, StudyError
 from contract.schema import check_document, line_number, refuse_value, to_builtins, truncate
 
-# Limits for a YAML file: its bytes, its values and its levels of nesting. The largest YAML file in the study has 60 kB,
-# 6,000 values and 9 levels.
+# Limits for a YAML file: bytes, values and nesting levels. The largest YAML file in the study has 60 kB, 6,000 values
+# and 9 levels.
 YAML_BYTES, YAML_VALUES, YAML_LEVELS = 1_000_000, 100_000, 30
-# Name of the file that a running workflow locks in its results folder.
+# File that a running workflow locks in its results folder.
 RUN_LOCK = ".run.lock"
 
 
@@ -47,7 +47,7 @@ def acquire_lock(path: Path | str) -> int | None:
 def remove_leftovers(files: Iterable[Path], remove: Callable[[Path], object] = Path.unlink) -> None:
     """Remove the files that no process has locked, because the processes that made these files were killed.
 
-    remove: function that removes a file.
+    remove: function to remove a file.
     """
     for left in files:
         with suppress(OSError):
@@ -99,7 +99,7 @@ def write_text(path: Path | str, text: str) -> None:
 def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
     """Write `value` as indented JSON, atomically. Raises OSError, and ValueError for a number that is not finite.
 
-    in_lines: write each item of the lists in `value`, which must be a mapping, on one line.
+    in_lines: `value` must be a mapping; write each item in its lists on one line.
     """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         if not in_lines:
@@ -307,7 +307,7 @@ def _load_schema(text: str) -> Any:
 
 
 def yaml_place(path: Path | str, *steps: str | int) -> str:
-    """Return the position of a value, as in 'claims/W15.yaml, line 9', or only the path if the line is unknown.
+    """Return a value's position, as in 'claims/W15.yaml, line 9', or only the path if the line is unknown.
 
     steps: the mapping keys and list indices that lead to the value.
     """

@@ -16,7 +16,7 @@ MOST_BYTES = 2**20
 # RECORD: file name of a sealed record, which is written after all rounds are measured.
 # PARTIAL: file name of the record until then.
 RECORD, PARTIAL = "node.json", "node.partial.json"
-# Start of the reason that a plan states for leaving out a sweep point that the node cannot run.
+# Prefix for a plan's reason to leave out a sweep point that the node cannot run.
 LACKS = "unsupported: "
 A_TIME = {
     "type": "string",
@@ -74,8 +74,8 @@ _NUMBER = {"type": "number", "minimum": -1e18, "maximum": 1e18}
 OPTIONS = map_schema({"anyOf": [text_schema(1000), {"type": ["boolean", "null"]}, _NUMBER]})
 _BYTES = integer_schema(2**53)
 _MAYBE = {"anyOf": [text_schema(), {"type": "null"}]}
-# Size of the last-level cache to assume for a GPU that does not report it. It is larger than the cache of any GPU that
-# was on sale when this was written.
+# Last-level cache size to assume for a GPU that does not report it. Every GPU on sale when this was written had a
+# smaller cache.
 GPU_CACHE_BYTES = 256 << 20
 _DEVICE = object_schema(
     "id kind name",
@@ -91,7 +91,7 @@ _DEVICE = object_schema(
     # This key exists if the last-level cache is not the L2 cache, or is larger than the runtime reports.
     last_level_cache_bytes=_BYTES,
     unified_memory={"type": "boolean"},
-    # Reason why clock, power and other counters of this device are recorded only partly or not at all.
+    # Reason why this device's clock, power and other counters are recorded only partly or not at all.
     unwatched=text_schema(),
     runtime=text_schema(),
     driver=text_schema(),
@@ -209,12 +209,12 @@ def count_machines(nodes: Iterable[str]) -> int:
 
 
 def gpu_cache_bytes(device: Mapping[str, Any]) -> int:
-    """Return the size of a GPU's last-level cache in bytes from its record entry; default: GPU_CACHE_BYTES."""
+    """Return a GPU's last-level cache size in bytes from its record entry; default: GPU_CACHE_BYTES."""
     return int(device.get("last_level_cache_bytes") or device.get("l2_bytes") or GPU_CACHE_BYTES)
 
 
 def record_path(folder: Path) -> Path:
-    """Return the path of a node's sealed record, or of the partial record if only the partial record exists."""
+    """Return the path to a node's sealed record, or to the partial record if only the partial record exists."""
     sealed, partial = folder / RECORD, folder / PARTIAL
     return partial if partial.exists() and not sealed.exists() else sealed
 
@@ -240,7 +240,7 @@ def parse_job_name(name: str) -> tuple[str, str]:
 
 
 def parse_left_out(left_out: str) -> tuple[str, str]:
-    """Split a plan's reason for leaving out a sweep point into a status, `unsupported` or `skipped`, and a reason."""
+    """Split a plan's reason to leave out a sweep point into a status, `unsupported` or `skipped`, and a reason."""
     return ("unsupported", left_out.removeprefix(LACKS)) if left_out.startswith(LACKS) else ("skipped", left_out)
 
 

@@ -137,8 +137,8 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
 def read_pack(path: Path) -> Pack:
     """Read a pack, check its structure, names, sizes and digests, and compare its manifest with the node record.
 
-    Does not check the contents of the rounds. Raises StudyError with a message of one line if the file is not regular,
-    or if its bytes differ from the bytes that `make_archive` makes.
+    Does not check the rounds' contents. Raises StudyError with a one-line message if the file is not regular, or if its
+    bytes differ from the bytes that `make_archive` makes.
     """
     where = escape_line(str(path))
     try:

@@ -7,9 +7,9 @@ from typing import Any
 
 
 def product_flop(m: int, n: int, k: int, **_: Any) -> float:
-    """Count the multiplications and additions in the product of an (m, k) matrix and a (k, n) matrix."""
+    """Count the multiplications and additions needed to multiply an (m, k) matrix by a (k, n) matrix."""
     return 2.0 * m * n * k
 
 
-# For each experiment, the function that computes a point's operation count from its parameters.
+# For each experiment, the function to compute a point's operation count from its parameters.
 FLOP: dict[str, Callable[..., float]] = {"gemm": product_flop, "content": product_flop}

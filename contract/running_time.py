@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-# TICK_S: seconds between two updates of a clock.
+# TICK_S: seconds between two clock updates.
 # LATE_S: if an update is late by more than these seconds, and the main thread did not use a CPU in this time, then the
 # process was paused. A busy machine delays a thread by less.
 TICK_S, LATE_S = 0.5, 0.5
@@ -119,7 +119,7 @@ _process_clock: RunningTime | None = None
 
 
 def now() -> float:
-    """Return the running time in seconds within a `with` block of RunningTime, and time.perf_counter() elsewhere."""
+    """Return the running time in seconds within a RunningTime `with` block, and time.perf_counter() elsewhere."""
     return _process_clock.now() if _process_clock is not None else time.perf_counter()
 
 

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 @dataclass(frozen=True)
 class Flag:
-    """Disturbance of a sample: a name from FLAGS, and a detail that contains at most one number."""
+    """Disturbance of a sample: a name from FLAGS, and a detail with at most one number."""
 
     name: str
     detail: str = ""

@@ -1,4 +1,4 @@
-"""Declaration of the sample table, which is checked when samples are written and when they are read.
+"""Declaration of the sample table, used to check samples when they are written and when they are read.
 
 The data dictionary is generated from this declaration.
 """
@@ -40,11 +40,11 @@ STOP_REASONS = ("converged", "plateau", "budget", "samples")
 # Columns that earlier data lacks. They are read as empty.
 LATER = ("memory_clock_mhz", "utilisation")
 ORIGINS = ("measured", "synthetic")
-# Limits for one round, about forty times the rows and a hundred times the bytes of the largest published round.
+# Limits for one round, about forty times the rows and a hundred times the bytes in the largest published round.
 # MOST_ROWS: rows. MOST_BYTES: bytes of the file. MOST_EXPANDED: bytes after decompression. MOST_TEXT: bytes of text.
 MOST_ROWS, MOST_BYTES, MOST_EXPANDED, MOST_TEXT = 500_000, 2**24, 2**28, 2**28
-# Unit by pattern of the metric's name. The first pattern that matches determines the unit. A metric whose name matches
-# no pattern may have any unit.
+# Unit of a metric, by a pattern for its name. The first pattern to match determines the unit. A metric whose name
+# matches no pattern may have any unit.
 UNIT_OF = {
     "clock": "Hz",
     "*_share": "1",
@@ -237,7 +237,7 @@ SAMPLES = pa.DataFrameSchema(
 def validate(table: pd.DataFrame, where: str) -> pd.DataFrame:
     """Check a sample table; return it with its columns in the declared order.
 
-    Raises StudyError with the column, the row and the value of the first fault.
+    Raises StudyError with the column, row and value of the first fault.
     """
     try:
         checked = SAMPLES.validate(table, lazy=True)

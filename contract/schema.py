@@ -118,7 +118,7 @@ def did_you_mean(word: str, allowed: list[str]) -> str:
 
 
 def line_number(document: Any, steps: list[Any]) -> int | None:
-    """Return the line number (from 1) of a value, or None if the parser recorded no lines.
+    """Return a value's line number (from 1), or None if the parser recorded no lines.
 
     steps: the mapping keys and list indices that lead to the value. If the value is missing, return the line of the
     innermost mapping or list that would contain it.

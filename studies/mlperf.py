@@ -40,8 +40,8 @@ _EVENT = re.compile(r":::MLLOG (\{.*\})")
 _RATE = r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)"
 _SERVED = r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:\s*([\d.e+]+)"
 _LATENCY = r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)"
-# For each scenario: MLPerf's spelling, the pattern of the score in the log, the measure and its unit. The keys are in
-# lower case, because submitters' spellings vary.
+# For each scenario: MLPerf's spelling, the pattern to find the score in the log, the measure and its unit. The keys are
+# in lower case, because submitters' spellings vary.
 _FIGURES = {
     "offline": ("Offline", re.compile(_RATE, re.M), "rate", "1/s"),
     "server": ("Server", re.compile(_SERVED, re.M), "rate", "1/s"),
@@ -58,7 +58,7 @@ _DTYPES = (
     (r"fp16|float16|half", "float16"),
     (r"fp32|float32", "float32"),
 )
-# Model names by the names of the folders in the submissions.
+# Model names by folder name in the submissions.
 _MODEL_NAMES = {
     "bert": "BERT-large",
     "resnet": "ResNet-50",
@@ -86,7 +86,7 @@ def _model_and_quality(benchmark: str) -> tuple[str, str]:
 
 
 class Clone:
-    """Files of the newest commit in a clone."""
+    """Files in a clone's newest commit."""
 
     def __init__(self, at: Path) -> None:
         self.at = at
@@ -225,8 +225,8 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
     """Yield records from one MLPerf Inference round."""
     beside: dict[str, list[str]] = {}
     for path in clone.paths:
-        # These files name the number format of the weights. Newer rounds keep them beside the results, older rounds in
-        # the folder `measurements`.
+        # These files name the weights' number format. Newer rounds keep them beside the results, older rounds in the
+        # folder `measurements`.
         match = re.fullmatch(r"closed/([^/]+)/(?:measurements|results)/([^/]+/[^/]+/[^/]+)/[^/]+\.json", path)
         if match:
             beside.setdefault(f"{match[1]}/{match[2]}".lower(), []).append(path)
@@ -300,7 +300,7 @@ def collection_records(clone: Clone, round_: str) -> Iterator[Record]:
 
 
 def _inference_fields(hardware: Record, benchmark: str, round_: str, scenario: str) -> Record:
-    """Return the fields that inference records from both kinds of repositories have in common."""
+    """Return the fields that are common to inference records from both kinds of repositories."""
     model, quality = _model_and_quality(benchmark)
     scenario_name = _FIGURES[scenario.lower()][0]
     return {
@@ -321,7 +321,7 @@ def _join_notes(*notes: str) -> str:
 def write_records(records: list[Record], clone: Clone, repository: str, out: Path, date: str) -> None:
     """Write the CSV file for data/published.
 
-    It contains the records for a model and setting that also have a CPU record, and all records of a latency.
+    It contains the records for a model and setting that also have a CPU record, and all latency records.
     """
     bare = {(one["model"], one["setting"]) for one in records if one["device"] == "cpu"}
     written = [one for one in records if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]

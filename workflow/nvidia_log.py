@@ -1,7 +1,7 @@
-"""Log clock, power and temperature of NVIDIA GPUs with nvidia-smi during a run.
+"""Use nvidia-smi to log the clock, power and temperature of NVIDIA GPUs during a run.
 
 The log is a second source for the clock, power and temperature in the samples. While nvidia-smi runs, the driver stays
-loaded between measuring processes. nvidia-smi computes nothing on the GPU, so samples get no flags because of it.
+loaded between measuring processes. nvidia-smi computes nothing on the GPU, so it causes no flags on samples.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from contract import child_processes
 
 PERIOD_MS = 500
-# Names of the field with the reasons for throttling: the current name, and the name in drivers before version 535.
+# Names of the field with the throttling reasons: the current name, and the name in drivers before version 535.
 REASONS = ("clocks_event_reasons.active", "clocks_throttle_reasons.active")
 
 

@@ -1,8 +1,8 @@
-"""Console output for a run, in place of Snakemake's job blocks: one line per stage and result, and a progress bar.
+"""Console output for a run, to replace Snakemake's job blocks: one line per stage and result, and a progress bar.
 
-Output is printed only when a job starts or ends, so that it does not disturb measurements. Between these events, only a
-clock is updated. This clock stops while the run is paused, because the predicted seconds do not include pauses. The
-last line of each job's log is a sentence, which is printed here. Snakemake's own output goes to its log file.
+Output is printed only when a job starts or ends, so as not to disturb measurements. Between these events, only a clock
+is updated. This clock stops while the run is paused, because the predicted seconds do not include pauses. Each job's
+log ends with a sentence, which is printed here. Snakemake's own output goes to its log file.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from tqdm import tqdm
 from contract.encoding import escape_unprintable
 from contract.running_time import RunningTime
 
-# Description of each stage, and its usual seconds on two cores. The rule `measure` is missing, because the plan
-# predicts its seconds.
+# Each stage's description and usual seconds on two cores. The rule `measure` is missing, because the plan predicts its
+# seconds.
 STAGES = {
     "discover": ("discovering what this machine is", 8),
     "machine": ("measuring {}", 1200),
@@ -85,8 +85,7 @@ class Progress(logging.Handler):
         self._began: float | None = None
         self._jobs: dict[int, dict[str, Any]] = {}
         self._ended: set[int] = set()
-        # Sums of the predicted seconds and of the real seconds of finished jobs, for the rule `measure` and for all
-        # other rules.
+        # Sums of the predicted and the real seconds of finished jobs, for the rule `measure` and for all other rules.
         self._spent = {"measure": [0.0, 0.0], "rest": [0.0, 0.0]}
         self._left_s: float | None = None
         self._printed: set[str] = set()
@@ -182,7 +181,7 @@ class Progress(logging.Handler):
             self._print_report_paths()
 
     def _print_log(self, lines: list[str]) -> None:
-        """Print the notes and warnings in a job's log, each only once per run, and the last line of the log."""
+        """Print the notes and warnings in a job's log, each only once per run, and the log's last line."""
         for line in lines:
             if line.startswith(("note: ", "warning: ")) and line not in self._printed:
                 self._printed.add(line)
@@ -247,7 +246,7 @@ class Progress(logging.Handler):
     def _update_left(self) -> None:
         """Update the remaining seconds.
 
-        These are the predicted seconds of unfinished jobs, multiplied by the ratio of real to predicted seconds so far.
+        These are the unfinished jobs' predicted seconds, times the ratio of real to predicted seconds so far.
         """
         off = {kind: real / predicted if predicted else 1.0 for kind, (predicted, real) in self._spent.items()}
         now, left, beside = self._clock(), 0.0, 0.0
@@ -258,7 +257,7 @@ class Progress(logging.Handler):
             seconds = self._predict_s(rule, job.wildcards_dict) * off["measure" if rule == "measure" else "rest"]
             begun = self._jobs.get(job.jobid, {}).get("since", now)
             seconds = max(0.0, seconds - (now - begun))
-            # Machines measure in parallel, so add only the time of the slowest machine.
+            # Machines measure in parallel, so add only the slowest machine's time.
             beside = max(beside, seconds if rule.startswith("machine") else 0.0)
             left += 0.0 if rule.startswith("machine") else seconds
         self._left_s = left + beside
@@ -274,7 +273,7 @@ class Progress(logging.Handler):
         size = shutil.get_terminal_size()
         self._bar.delay, self._bar.ncols, self._bar.nrows = 0, size.columns - 1, size.lines
         self._bar.n = self._done_share()
-        # Also show the time of day of the end, because it stays true until the next update.
+        # Also show the expected end time, because it stays true until the next update.
         end = time.strftime("%H:%M", time.localtime(time.time() + self._left_s))
         self._bar.set_description_str(f"{_format_minutes(self._left_s)} left, until {end}: {doing}", refresh=True)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 # Maximum number of tries for a machine's job. Each try resumes where the last one failed. After the last try, the job
-# ends without an error, so that the report is made from the other machines. If the user repeats the command, the job is
-# tried again.
+# ends without an error, to allow a report on the other machines. If the user repeats the command, the job is tried
+# again.
 TRIES = 2
 _FAILED = "failed: "
 # Settings that a machine may override.
 _OWN = ("preset", "budget_min", "require")
-# Start of the shell command for a machine's job. If all tries have failed, it writes the last error (or else the last
+# Prefix to the shell command for a machine's job. If all tries have failed, it writes the last error (or else the last
 # log line) to the job's output file and exits.
 GIVE_UP = (
     "if [ {resources.attempt} -gt {params.tries} ]; then echo " + _FAILED + "$({{ grep -o 'error: .*' "
@@ -29,13 +29,13 @@ GIVE_UP = (
 class Machines:
     """Machines in a run's config, with their files in the results folder.
 
-    granted_min: returns the time budget of a preset, in minutes.
+    granted_min: returns a preset's time budget in minutes.
 
     Each machine has a folder in the results folder, which contains:
     `ended`: the word for success, or the reason for the failure;
     `asked`: a file that is rewritten to request another try;
     `log`: the output from all tries;
-    `results`: the results of the workflow that ran for the machine.
+    `results`: the results from the workflow that ran for the machine.
     """
 
     config: Mapping[str, Any]
@@ -48,7 +48,7 @@ class Machines:
         return {name: about or {} for name, about in (self.config["machines"] or {}).items()}
 
     def name_pattern(self, *, ssh: bool) -> str:
-        """Return a regex for the names of machines with (or without) ssh. Without such machines, it matches nothing."""
+        """Return a regex to match machines with (or without) ssh by name. Without such machines, it matches nothing."""
         return "|".join(name for name, about in self.settings.items() if ("ssh" in about) == ssh) or "(?!)"
 
     def setting(self, name: str, key: str, default: Any = None) -> Any:
@@ -59,14 +59,14 @@ class Machines:
         return self.settings[name].get(key, self.config[key] if key in _OWN else default)
 
     def preset_files(self, name: str) -> list[str]:
-        """Return a list with the file of a machine's preset; the list is empty for the study's own presets."""
+        """Return a list with a machine's preset file; the list is empty for the study's own presets."""
         preset = str(self.setting(name, "preset"))
         return [preset] if preset.endswith((".yaml", ".yml")) else []
 
     def config_words(self, name: str, preset: str | None = None) -> list[str]:
         """Return the `--config` arguments for the workflow that runs on a machine.
 
-        preset: path of the preset file on that machine.
+        preset: path to the preset file on that machine.
         """
         words = {key: self.setting(name, key) for key in _OWN}
         if own := self.preset_files(name):
@@ -80,7 +80,7 @@ class Machines:
     def cores(self, name: str, attempt: int, here: int) -> int:
         """Return the number of cores to request from a scheduler; 1 after the last try, when the job only gives up.
 
-        here: number of cores of this machine, which is the default.
+        here: this machine's core count, which is the default.
         """
         return int(self.setting(name, "cores", here)) if attempt <= TRIES else 1
 
@@ -103,7 +103,7 @@ class Machines:
         return {key: answer(key) for key in sorted(asked)}
 
     def file(self, name: str, what: str) -> str:
-        """Return the path of a file in a machine's folder. what: the file's name, such as `ended`."""
+        """Return the path to a file in a machine's folder. what: the file's name, such as `ended`."""
         return f"{self.results}/machines/{name}/{what}"
 
     def failures(self) -> dict[str, str]:
@@ -119,5 +119,5 @@ class Machines:
             file = Path(self.file(name, "asked"))
             if name in failed or not file.exists():
                 file.parent.mkdir(parents=True, exist_ok=True)
-                # Write different content each time, because Snakemake may compare digests instead of file times.
+                # Write different content each time, because Snakemake may compare digests, not file times.
                 file.write_text(f"{time.time_ns()}\n", encoding="utf-8")

@@ -15,8 +15,8 @@ from contract.node_pack import Pack
 from contract.schema import check_document
 
 SIDECAR = "contributed.json"
-# Prefix of staging folders. A node is first written into a subfolder of a staging folder. The search for nodes does not
-# reach this depth, so that it never reads an incomplete node.
+# Prefix for staging folders. A node is first written into a staging folder's subfolder. The search for nodes does not
+# reach this depth, so it never reads an incomplete node.
 _ADDING = ".adding-"
 _MOST_BYTES = 10_000
 _SCHEMA = object_schema(
@@ -28,7 +28,7 @@ _SCHEMA = object_schema(
 
 
 def read_pack_digest(folder: Path) -> str:
-    """Return the SHA-256 of the pack in which a node was contributed, or '' if the node was not contributed.
+    """Return the SHA-256 of a contributed node's pack, or '' if the node was not contributed.
 
     Raises StudyError if the file SIDECAR cannot be read.
     """
@@ -50,8 +50,8 @@ def write_node_folder(pack: Pack, folder: Path) -> Path:
 def add_node_folder(pack: Pack, nodes: Path, like: Iterable[str]) -> Path:
     """Add a pack's node to the folder `nodes` atomically, without overwriting anything; return the node's folder.
 
-    like: names of the folders whose rounds have the same node id. The new folder's name sorts after these names, so
-    that the existing nodes keep their ids. Staging folders that killed runs left are removed. Raises OSError.
+    like: names of folders whose rounds have the same node id. The new folder's name sorts after these names, to let the
+    existing nodes keep their ids. Removes staging folders that killed runs left. Raises OSError.
     """
     nodes.mkdir(parents=True, exist_ok=True)
     for stale in nodes.glob(f"{_ADDING}*"):

@@ -1,4 +1,4 @@
-"""Dataset from which quantities are computed: the summary of all nodes, and published figures."""
+"""Dataset used to compute quantities: the summary of all nodes, and published figures."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class DataUse:
     """Data that a computation has read.
 
     rows: (experiment, metric) pairs whose summary rows or samples were read; the metric '' means all metrics. entries:
-    ids of the reference entries.
+    reference entry ids.
     """
 
     rows: set[tuple[str, str]] = field(default_factory=set)
@@ -58,8 +58,7 @@ class Dataset:
     """Summary of all nodes (`table`), the nodes, reference entries by id, and published measurements.
 
     summarised: the summary table, with rows numbered from 0; if it is None, it is computed from the nodes' samples.
-    Text columns of `table` are categorical. used: records all data that is read, so that results can be traced back to
-    their data.
+    Text columns in `table` are categorical. used: records all data that is read, to trace results back to their data.
     """
 
     nodes: Nodes
@@ -74,7 +73,7 @@ class Dataset:
 
     @contextmanager
     def track_use(self) -> Iterator[DataUse]:
-        """Yield a record of the data that is read within the block. After the block, add this record to `used`."""
+        """Record the data that is read within the block; yield this record, and after the block add it to `used`."""
         before, self.used = self.used, DataUse()
         try:
             yield self.used
@@ -83,7 +82,7 @@ class Dataset:
             self.used = before
 
     def compute_once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """Return the result of `make`, which is called only once per key.
+        """Call `make` only once per key; return its result.
 
         A later call returns the cached result, and adds the data that `make` has read to `used` again.
         """
@@ -104,7 +103,7 @@ class Dataset:
     def summary(self, experiment: str, metric: str = "time", value: str = "estimate") -> Estimates:
         """Return the estimates for an experiment's points with status ok, labelled with their parameters.
 
-        value: name of the summary column: estimate (in the metric's unit), flop_per_s or bytes_per_s.
+        value: summary column to use: estimate (in the metric's unit), flop_per_s or bytes_per_s.
         """
         positions = self._row_positions.get((experiment, metric), np.empty(0, dtype=np.intp))
         self.used.rows.update([(experiment, metric)])
@@ -117,7 +116,7 @@ class Dataset:
     def device_summary(self, experiment: str, value: str = "estimate") -> Estimates:
         """Return the same estimates as `summary`, but for points with the metric `graph_time` use this metric.
 
-        It is the time of a call in a device graph. Outside graphs, launches dominate the time of short GPU calls.
+        It is a call's time in a device graph. Outside graphs, launches dominate the time of short GPU calls.
         """
         times, graph_times = (self.summary(experiment, metric, value) for metric in ("time", "graph_time"))
         names = [name for name in times.labels if name in graph_times.labels]
@@ -128,7 +127,7 @@ class Dataset:
 
     @cached_property
     def disturbed_rows(self) -> frozenset[int]:
-        """Numbers of the summary rows of which most rounds are disturbed; see `disturbances.disturbed_rounds`."""
+        """Numbers of the summary rows with most rounds disturbed; see `disturbances.disturbed_rounds`."""
         # Summaries from earlier editions lack this column.
         if "n_disturbed" not in self.table:
             return frozenset()
@@ -136,7 +135,7 @@ class Dataset:
         return frozenset(self.table.index[most.to_numpy(bool)].tolist())
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return the experiments' samples with any status. columns: names of columns to return (default: all)."""
+        """Return the experiments' samples with any status. columns: columns to return (default: all)."""
         self.used.rows.update((name, "") for name in experiments)
         return categorical(self.nodes.samples(*experiments, columns=columns))
 
@@ -150,7 +149,7 @@ class Dataset:
         return _estimates_from_rows(points, "estimate", self.source_rows(points))
 
     def source_rows(self, points: pd.DataFrame) -> list[tuple[int, ...]]:
-        """Return for each point in `points` the numbers of its summary rows for all metrics."""
+        """Return for each point in `points` its summary row numbers for all metrics."""
         experiments = set(points["experiment"].unique())
         groups = [at for (experiment, _), at in self._row_positions.items() if experiment in experiments]
         if not groups:
@@ -163,11 +162,11 @@ class Dataset:
         return [numbers[position] for position in at["at"].fill_null(len(rows)).to_list()]
 
     def readings(self, experiment: str, column: str, metric: str = "time", settled: float = SETTLED) -> Estimates:
-        """Return estimates for a counter that was read during an experiment, in the unit of its sample column.
+        """Return estimates for a counter that was read during an experiment, in its sample column's unit.
 
         column: clock_mhz, memory_clock_mhz, temperature_c, power_w or utilisation. settled: fraction of a round's
-        samples to skip, the earliest; the value of the round is the median over the other samples. Intervals are
-        computed from the spread between rounds, as for times. Zero means a missing value, except for utilisation.
+        samples to skip, the earliest; the round's value is the median over the other samples. Intervals are computed
+        from the spread between rounds, as for times. Zero means a missing value, except for utilisation.
         """
         samples, unit = self.samples(experiment), (SAMPLES.columns[column].metadata or {})["unit"]
         read = samples[
@@ -225,7 +224,7 @@ class Dataset:
         return entry
 
     def figure(self, name: str) -> float:
-        """Return the value of a verified reference entry. Raises MissingSourceError, like `entry`."""
+        """Return a verified reference entry's value. Raises MissingSourceError, like `entry`."""
         return float(self.entry(name)["value"])
 
     def statuses(self, experiment: str, kind: str) -> pd.DataFrame:
@@ -241,7 +240,7 @@ class Dataset:
         return {node.id: node.record for node in self.nodes.nodes}
 
     def nodes_with_device(self, kind: str) -> list[str]:
-        """Return the ids of the nodes that have a device of this kind, 'cpu' or 'gpu'."""
+        """List the ids of nodes that have a device of this kind, 'cpu' or 'gpu'."""
         return [node.id for node in self.nodes.nodes if kind in node.kinds()]
 
     def label(self, node: str) -> str:
@@ -255,12 +254,12 @@ class Dataset:
             return self.label(nodes[0])
         make, kind = self.hardware_label(nodes[0]), kind_of_node(nodes[0])
         kinds = {kind_of_node(node) for node, name in self._labels[0].items() if name == make}
-        # If several kinds have the same hardware label, distinguish them by the hash of the hardware.
+        # If several kinds have the same hardware label, use the hardware's hash to distinguish them.
         mark = f" ({kind.rpartition('-')[2]})" if len(kinds) > 1 else ""
         return f"{make}{mark}, {count_machines_and_runs(nodes)}"
 
     def group_labels(self, nodes: Iterable[str]) -> list[str]:
-        """Format nodes with `group_label`; return a text for each kind of node."""
+        """Format nodes with `group_label`; return a text for each node kind."""
         kinds: dict[str, list[str]] = {}
         for node in nodes:
             kinds.setdefault(kind_of_node(node), []).append(node)
@@ -272,7 +271,7 @@ class Dataset:
 
     @cached_property
     def _labels(self) -> tuple[dict[str, str], Counter[str]]:
-        """Hardware label of each node, and number of nodes for each label."""
+        """Each node's hardware label, and the number of nodes for each label."""
         labels = {node.id: node.label for node in self.nodes.nodes}
         return labels, Counter(labels.values())
 
@@ -327,7 +326,7 @@ def cached_per_dataset(make: Callable[Concatenate[Dataset, P], T]) -> Callable[C
 def _estimates_from_rows(rows: pd.DataFrame, value: str, source_rows: Sequence[tuple[int, ...]]) -> Estimates:
     """Convert summary rows to estimates, on a linear scale if all rows are shares, else on the log scale.
 
-    source_rows: for each row, the numbers of the summary rows from which it was computed.
+    source_rows: for each row, the numbers of the summary rows used to compute it.
     """
     if not len(rows):
         return Estimates.empty()

@@ -1,6 +1,6 @@
-"""Count the disturbance flags on the samples of each point, and flag points whose rounds differ.
+"""Count the disturbance flags on each point's samples, and flag points whose rounds differ.
 
-No sample or point is left out because of a flag.
+No flag causes a sample or point to be left out.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ MEANING = {
     EXCEEDED: "other work ran faster than this measured peak, which was measured too low",
     EXACT: "no disturbance: counted, and equal in all rounds",
 }
-# Flag of samples that count as disturbed, because other processes used cores that the work's threads needed.
+# Flag for samples that count as disturbed, because other processes used cores that the work's threads needed.
 DISTURBING = "crowded"
 # Largest relative half-width of the interval at which sampling stops in any preset.
 TARGET_HALF_WIDTH = 0.05
 # A rate that has no interval must exceed a peak by this factor, for the peak to be flagged.
 _SURELY = 1.05
 _PLACE = ["node", "device", "dtype", "threads"]
-# Column and words of the detail, by flag. In old data, these flags have no detail, so it is made from the column.
+# Column and words used to make a detail, by flag, because these flags have no detail in old data.
 _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
 FIGURES = [column for column, _ in _FIGURES.values()]
 _FLAG_TEXT = re.compile(
@@ -42,8 +42,8 @@ _FLAG_TEXT = re.compile(
 class FlagSummary:
     """Flag on a point, from the flags on its samples or rounds.
 
-    n: number of samples with the flag. of: number of samples of the point. Both are 0 for a flag on rounds. most:
-    detail of the flag; if details have numbers, the detail with the largest number.
+    n: number of samples with the flag. of: number of all samples at the point. Both are 0 for a flag on rounds. most:
+    the flag's detail; if details have numbers, the detail with the largest number.
     """
 
     name: str
@@ -62,13 +62,13 @@ class FlagSummary:
     def weight(self) -> float:
         """Severity, to compare flags with the same name.
 
-        This is the fraction of the samples that have the flag, or, for a flag on rounds, the number in its detail.
+        This is the fraction of samples with the flag, or, for a flag on rounds, the number in its detail.
         """
         return self.n / self.of if self.of else Flag(self.name, self.most).figure
 
 
 def parse_flags(text: str) -> list[FlagSummary]:
-    """Parse the flags of a summary row. In old data, the text contains only names."""
+    """Parse a summary row's flags. In old data, the text contains only names."""
     flags = []
     for part in filter(None, (part.strip() for part in text.split(";"))):
         match = _FLAG_TEXT.fullmatch(part)
@@ -86,7 +86,7 @@ def format_flags(flags: Iterable[FlagSummary]) -> str:
 
 
 def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
-    """Return for each series its flags, with the number of samples and the worst detail of each flag.
+    """Return for each series its flags, each with its sample count and worst detail.
 
     Series without flags are omitted. samples: table with the columns series (a number), flags, and FIGURES.
     """
@@ -175,8 +175,7 @@ def exceeded_peaks(points: pl.DataFrame) -> dict[int, FlagSummary]:
     times = times.with_columns(rate=rate, least=pl.coalesce(pl.col("flop") / high, rate / _SURELY))
     peak = pl.col("experiment") == "peak"
     peaks = times.filter(peak, pl.col("params").str.contains('"fma"', literal=True))
-    # Flag only peaks of CPUs. The peak of a GPU is itself measured with a matrix product, so other products may be as
-    # fast.
+    # Flag only CPU peaks. A GPU's peak is itself measured with a matrix product, so other products may be as fast.
     work = times.filter(~peak, pl.col("device") == "cpu").sort("least", "series").group_by(_PLACE).last()
     flagged = peaks.join(work, on=_PLACE, suffix="_of_work").filter(pl.col("least_of_work") > pl.col("rate"))
     return {

@@ -25,9 +25,9 @@ from report.data.node_reader import Node, Nodes, print_warnings, read_folders
 from report.data.summary import COLUMNS, POINT, summarise
 from report.publish import write_datapackage
 
-# Smallest number of nodes for which worker processes save time, because each process takes a second or two to start.
+# Fewest nodes for which worker processes save time, because each process takes a second or two to start.
 FEWEST_FOR_PROCESSES = 16
-# Number of nodes to validate and summarise together, because each call has a fixed cost.
+# Nodes per batch to validate and summarise together, because each call has a fixed cost.
 BATCH = 8
 _TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
 _INTEGERS = {"n_rounds", "n_samples", "n_disturbed"}
@@ -51,8 +51,8 @@ SCHEMAS = {
 def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False) -> None:
     """Gather all nodes under `directories` into files in `out`.
 
-    The files contain the samples and the summary (as Parquet and CSV), the data dictionary, the node records, the list
-    of refused files, and the data package's description. Raises StudyError if no node can be used, and OSError if `out`
+    The files contain the samples and the summary (as Parquet and CSV), the data dictionary, the node records, the
+    refused files, and the data package's description. Raises StudyError if no node can be used, and OSError if `out`
     cannot be written.
     """
     folders, refused = find_nodes(directories, allow_synthetic)
@@ -124,7 +124,7 @@ def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
     order = {node.id: at for at, node in enumerate(nodes)}
     summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable").assign(row=0)
     files = {name: place.with_suffix(f".{name}.arrow") for name in SCHEMAS}
-    # Write one row group per experiment, so that readers of one experiment can skip the other row groups.
+    # Write one row group per experiment, to let readers of one experiment skip the other row groups.
     rows = arrow.Table.from_pandas(samples, SCHEMAS["samples"], preserve_index=False).sort_by("experiment")
     sizes = samples["experiment"].value_counts().sort_index()
     pieces = [rows.slice(end - size, size) for end, size in zip(sizes.cumsum(), sizes, strict=True)]

@@ -27,7 +27,7 @@ class GatheredNodes(Nodes):
     folder: Path = Path()
     # True if the folder also holds other nodes, so that samples must be filtered by node.
     partial: bool = False
-    # Cache only the result of the last request, because the samples of a thousand nodes are large.
+    # Cache only the last request's result, because the samples from a thousand nodes are large.
     _cached: tuple[Any, pd.DataFrame] | None = None
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
@@ -80,7 +80,7 @@ def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str]
 def _read_table(
     path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = (), nodes: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Read the rows of a table for these experiments and nodes (default: all); skip row groups without such rows."""
+    """Read a table's rows for these experiments and nodes (default: all); skip row groups without such rows."""
     if not path.is_file():
         raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
     try:

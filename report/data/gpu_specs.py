@@ -10,10 +10,10 @@ from typing import Any
 from contract.errors import StudyError
 from report.formatting import join_words
 
-# Number formats that have rated peaks in the reference, and the names of these peaks there.
+# Number formats with rated peaks in the reference, and these peaks' names there.
 PEAKS = {"float32": "fp32_flops", "bfloat16": "bf16_flops"}
 FIGURES = ("memory_bytes_per_s", "memory_bytes", "power_w", "l2_bytes", *PEAKS.values())
-# _BUILDS: words that distinguish the builds (variants) of a chip.
+# _BUILDS: words to distinguish a chip's builds (variants).
 # _SYNONYMS: other words that drivers use for these builds.
 _BUILDS = {"sxm", "pcie", "nvl", "ti", "super", "laptop", "mobile", "d"}
 _SYNONYMS = {"sxm2": "sxm", "sxm3": "sxm", "sxm4": "sxm", "sxm5": "sxm", "sxm6": "sxm", "hbm3": "sxm", "oam": "sxm"}
@@ -22,10 +22,10 @@ _SIZE = re.compile(r"\d+gb")
 
 @dataclass(frozen=True)
 class GpuSpecs:
-    """Ratings of a GPU from its maker.
+    """Ratings for a GPU from its maker.
 
-    figures: verified values, in FLOP/s, B/s, B and W, by a name from FIGURES. entries: reference ids of these figures.
-    lacking: reference ids of the figures that have no verified value. words: words of the id and the name.
+    figures: verified values, in FLOP/s, B/s, B and W, by a name from FIGURES. entries: reference ids for these figures.
+    lacking: reference ids for figures without a verified value. words: words in the id and the name.
     """
 
     id: str
@@ -46,8 +46,8 @@ class GpuSpecs:
 def gpu_specs(reference: Mapping[str, Mapping[str, Any]]) -> list[GpuSpecs]:
     """List the GPUs that have a verified figure in the reference, sorted by name.
 
-    The id of a reference entry consists of the device and the figure. A device is a GPU if it has a memory figure and
-    a peak, but no figure `cores`, which CPUs have.
+    A reference entry's id consists of the device and the figure. A device is a GPU if it has a memory figure and a
+    peak, but no figure `cores`, which CPUs have.
     """
     ids: dict[str, set[str]] = {}
     for name in reference:
@@ -80,8 +80,8 @@ def _words(text: str) -> frozenset[str]:
 def _matching_gpus(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
     """Find the chips that a name may mean.
 
-    All words of the chip's id, except for builds and memory sizes, must be words of the name. All builds in the name
-    must be builds of the chip. If the name and the chip both have a memory size, the sizes must be equal.
+    All words in the chip's id, except for builds and memory sizes, must be words in the name. All builds in the name
+    must belong to the chip. If the name and the chip both have a memory size, the sizes must be equal.
     """
     words = _words(name)
     sizes = {word for word in words if _SIZE.fullmatch(word)}
@@ -92,7 +92,7 @@ def _matching_gpus(name: str, known: Iterable[GpuSpecs]) -> list[GpuSpecs]:
         fits = not sizes or not its_sizes or bool(sizes & its_sizes)
         if own - _BUILDS <= words and words & _BUILDS <= chip.words and fits:
             chips.append(chip)
-    # If the builds of some chips are exactly the builds in the name, return only these chips.
+    # If some chips' builds are exactly the builds in the name, return only these chips.
     exact = [chip for chip in chips if chip.words & _BUILDS == words & _BUILDS]
     return exact or chips
 

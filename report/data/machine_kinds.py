@@ -10,12 +10,12 @@ from typing import Any
 from report.data.dataset import Dataset
 from report.formatting import SERVER_CORES
 
-# Names of laptop processors. Intel's model numbers end in H, HK, HX, P, U or V, or in G and a digit. AMD's end in H,
-# HS, HX or U. Apple's M and Qualcomm's Snapdragon X match too, because no server uses them.
+# Regex to match laptop processors by name. Intel's model numbers end in H, HK, HX, P, U or V, or in G and a digit.
+# AMD's end in H, HS, HX or U. Apple's M and Qualcomm's Snapdragon X match too, because no server uses them.
 LAPTOP = re.compile(
     r"core.*(\d{3,5}(hx|hk|h|p|u|v)|\d{3,4}g\d)\b|ryzen.*\d{3,4}(hx|hs|h|u)\b|apple m\d|snapdragon\(?r?\)? x", re.I
 )
-# Names of desktop processors that support only dual-channel DDR5: AMD's for socket AM5 and Intel's for LGA 1851,
+# Regex to match desktop processors that support only dual-channel DDR5: AMD's for socket AM5 and Intel's for LGA 1851,
 # without a laptop suffix. Intel's 12th to 14th generations do not match, because they also support DDR4, and node
 # records do not distinguish DDR4 from DDR5. Source: the makers' product pages.
 DESKTOP = re.compile(r"ryzen \d (pro )?[789]\d{3}(x3d|xt|x|ge|g|f)?\b|core.*ultra \d 2\d5(kf|ks|k|f|t)?\b", re.I)
@@ -25,9 +25,9 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of machine.
+    """Machine kind.
 
-    matches: returns True for the record of such a machine. device: 'gpu' if such a machine must have a GPU, else ''.
+    matches: returns True for such a machine's record. device: 'gpu' if such a machine must have a GPU, else ''.
     """
 
     matches: Callable[[Record], bool]
@@ -52,5 +52,5 @@ KINDS = {
 
 
 def nodes_of_kind(data: Dataset, kind: str) -> list[str]:
-    """Return the ids of the nodes of a machine kind: laptop, desktop, many-core or server."""
+    """List the ids of all nodes in a machine kind: laptop, desktop, many-core or server."""
     return [node.id for node in data.nodes.nodes if KINDS[kind].matches(node.record)]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-# Page headings by kind of input, in the order on the page.
+# Page headings by input kind, in page order.
 INPUTS = {"image": "Images", "tokens": "Text", "spectrum": "Speech"}
 OTHER = "Other networks"
-# Display name and kind of input, by the network's name in the samples.
+# Display name and input kind, by the network's name in the samples.
 NETWORKS = {
     "resnet-50": ("ResNet-50", "image"),
     "mobilenet-v2": ("MobileNetV2", "image"),
@@ -29,7 +29,7 @@ NETWORKS = {
 
 # Networks whose training updates only a few additional weights (LoRA).
 ADAPTED = ("llama-1b-lora",)
-# Display names of the language models that generate text, by the model's name in the samples.
+# Display names for language models that generate text, by the model's name in the samples.
 LANGUAGE_MODELS = {
     "llama-0.5b": "Qwen2.5 0.5B",
     "llama-1b": "Llama 3.2 1B",

@@ -27,23 +27,23 @@ RUN = ["run", *ROUND]
 
 @dataclass(frozen=True)
 class Folder:
-    """Record and round files of a node, before the files are read."""
+    """Node record and round files, before the files are read."""
 
     place: Path  # folder that contains the record
     record: dict[str, Any]  # node record, whose id no other node has
     files: tuple[Path, ...]
     file_id: str  # node id in the round files, which may differ from the record's id
-    contributed: str = ""  # digest of the pack in which all or some of the files were contributed; '' if none
+    contributed: str = ""  # digest of the pack that contributed all or some files; '' if none
     other_ids: tuple[str, ...] = ()  # node ids in round files from copies of this folder
 
     @cached_property
     def first_rounds(self) -> frozenset[tuple[Any, ...]]:
-        """Values of the RUN columns in the first file."""
+        """RUN column values in the first file."""
         return _read_runs(self.files[0]) if self.files else frozenset()
 
     @cached_property
     def runs(self) -> dict[Path, frozenset[tuple[Any, ...]]]:
-        """Values of the RUN columns in each file."""
+        """RUN column values in each file."""
         return {path: _read_runs(path) for path in self.files}
 
 
@@ -51,8 +51,8 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
     """Find node folders, grouped by kind, and list the refused folders. Raises StudyError, like `read_nodes`.
 
     If a folder and an earlier folder have rounds in common, they are copies or states of the same node. Each round is
-    used only once, even if it has another name. If a folder has the id of an earlier folder but other rounds, it is
-    another machine or run, and a number is appended to its id (`<id>.2`). Thus the first folder always keeps its id and
+    used only once, even if it has another name. If a folder has an earlier folder's id but other rounds, it is another
+    machine or run, and a number is appended to its id (`<id>.2`). Thus the first folder always keeps its id and
     samples.
     """
     by_id: dict[str, Folder] = {}
@@ -87,7 +87,7 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
 
 
 def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
-    """Return the digest of the pack in which a node was contributed; return '' if it has none or it is unreadable."""
+    """Return the digest of a contributed node's pack; return '' if there is no digest or it is unreadable."""
     try:
         return read_pack_digest(place)
     except StudyError as fault:
@@ -118,9 +118,9 @@ def _share_first_round(left: Folder, right: Folder) -> bool:
 
 
 def _read_runs(path: Path) -> frozenset[tuple[Any, ...]]:
-    """Return the values of the RUN columns in a file; the set is empty if the file cannot be read.
+    """Return the RUN column values in a file; the set is empty if the file cannot be read.
 
-    The statistics in the Parquet footer are used if they suffice, because reading every file in full is slow.
+    The statistics in the Parquet footer are used if they suffice, because it is slow to read every file in full.
     """
     try:
         with parquet.ParquetFile(arrow.BufferReader(read_plain_file(path, MOST_BYTES))) as file:

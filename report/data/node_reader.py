@@ -23,7 +23,7 @@ from report.data.node_folders import ROUND, Folder, find_nodes, raise_no_nodes, 
 from report.data.plausibility import faults
 from report.formatting import first_items, node_label
 
-# Path of a round file, the table in it (not validated yet), and the metadata of the round.
+# Path to a round file, its table (not validated yet), and the round's metadata.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
 
 
@@ -31,7 +31,7 @@ _File = tuple[Path, arrow.Table, dict[str, Any]]
 class Node:
     """Node with its record and samples.
 
-    source: shortened path of the folder that contains the node's folder. rounds: metadata of each round.
+    source: shortened path to the folder that contains the node's folder. rounds: each round's metadata.
     """
 
     record: dict[str, Any]
@@ -66,7 +66,7 @@ class Node:
 
 @dataclass
 class Nodes:
-    """Usable nodes, and the refused files and folders with the reasons for their refusal."""
+    """Usable nodes, and the refused files and folders with the reasons."""
 
     nodes: list[Node]
     refused: list[dict[str, str]]
@@ -77,9 +77,9 @@ class Nodes:
             raise_no_nodes(directories, self.refused)
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return the samples of all nodes.
+        """Return the samples from all nodes.
 
-        experiments: experiments whose samples are returned (default: all). columns: columns to return (default: all).
+        experiments, columns: experiments and columns to return (default: all).
         """
         tables = [node.samples for node in self.nodes if len(node.samples)]
         whole = pd.concat(tables, ignore_index=True) if tables else empty_samples()
@@ -97,7 +97,7 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
     """Read every node folder among or directly under `directories`.
 
     Unusable files are skipped, and the reasons are added to `Nodes.refused` and printed to stderr. The nodes have the
-    ids and the order of `find_nodes`. Raises StudyError if no node can be used, or if a node is synthetic, unless
+    ids and the order from `find_nodes`. Raises StudyError if no node can be used, or if a node is synthetic, unless
     `allow_synthetic` is true (for tests only).
     """
     folders, refused = find_nodes(directories, allow_synthetic)
@@ -146,14 +146,14 @@ def read_folders(folders: Sequence[Folder]) -> list[tuple[Node | None, list[dict
 def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refused: list[dict[str, str]]) -> Node | None:
     """Build a node from its plausible files, and add the other files to `refused`. If no file is left, return None.
 
-    Implausible values in a single experiment may be a failure of this experiment. If files of two experiments in a
-    folder have implausible values, the machine's clock or the folder's numbers are wrong, so all files in the folder
-    are refused. Synthetic data is not checked, because it does not come from a real machine.
+    Implausible values in a single experiment may be due to a failure in this experiment. If two experiments in a folder
+    have implausible values, the machine's clock or the folder's numbers are wrong, so all files in the folder are
+    refused. Synthetic data is not checked, because it does not come from a real machine.
     """
     file_index = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
     rounds_by_file = samples[ROUND].assign(file=file_index).drop_duplicates().groupby("file")[ROUND]
     names = {at: _round_names(table) for at, table in rounds_by_file}
-    # Record for each file the name of its round, so that a renamed file is recognized as this round.
+    # Record each file's round name, to recognize the round in a renamed file.
     rounds = [
         {"file": min(names.get(at, ())) if len(names.get(at, ())) == 1 else path.name, **about}
         for at, (path, _, about) in enumerate(used)
@@ -162,7 +162,8 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
     if untrue:
         experiment = dict(zip(file_index.tolist(), samples["experiment"].tolist(), strict=True))
         out = set(untrue)
-        # Decide for each folder separately, because a node's rounds may be in several folders, of which one is wrong.
+        # Decide for each folder separately, because a node's rounds may be in several folders, and a single folder may
+        # be wrong.
         for place in dict.fromkeys(path.parent for path, _, _ in used):
             here = [at for at, (path, _, _) in enumerate(used) if path.parent == place]
             bad = [at for at in here if at in untrue]
@@ -176,7 +177,7 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
             return None
         samples = samples[~np.isin(file_index, list(out))].reset_index(drop=True)
         rounds = [about for at, about in enumerate(rounds) if at not in out]
-    # The record of an interrupted run has no end time, so the end of the last round takes its place.
+    # An interrupted run's record has no end time, so use the end of the last round.
     ends = [about["ended_utc"] for about in rounds if "ended_utc" in about]
     record = {**({"ended_utc": max(ends)} if ends else {}), **folder.record}
     return Node(record, _source_label(folder.place.parent), samples, rounds, folder.contributed)
@@ -185,7 +186,7 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
 def _source_label(folder: Path) -> str:
     """Return the last two components of a folder's path, relative to the working directory or to ROOT.
 
-    A folder elsewhere is represented by its name only. Full paths might reveal the names of people and hosts.
+    A folder elsewhere is represented by its name only. Full paths might reveal personal names and host names.
     """
     whole = folder.resolve()
     for place in (Path.cwd().resolve(), ROOT):
@@ -195,7 +196,7 @@ def _source_label(folder: Path) -> str:
 
 
 def _load_files(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
-    """Load a folder's round files; also return a list of the unreadable files with reasons."""
+    """Load a folder's round files; also return the unreadable files with reasons."""
     loaded: list[_File] = []
     refused: list[dict[str, str]] = []
     for path in folder.files:
@@ -211,7 +212,7 @@ def _load_files(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
 
 
 def _rename_node(table: arrow.Table, folder: Folder) -> arrow.Table:
-    """Replace the node ids of the folder's files in a table by the id in the folder's record."""
+    """In a table, change the node ids from the folder's files to the id in the folder's record."""
     node_id = folder.record["id"]
     if "node" in table.column_names:
         for name in {folder.file_id, *folder.other_ids} - {node_id}:
@@ -222,7 +223,7 @@ def _rename_node(table: arrow.Table, folder: Folder) -> arrow.Table:
 def _validate_together(
     folders: Sequence[Sequence[_File]], records: Sequence[dict[str, Any]]
 ) -> list[pd.DataFrame] | None:
-    """Validate all tables at once and return the samples of each folder; return None if any table is faulty."""
+    """Validate all tables at once and return each folder's samples; return None if any table is faulty."""
     tables = [table for loaded in folders for _, table, _ in loaded]
     if not tables:
         return [empty_samples() for _ in folders]

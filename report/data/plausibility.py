@@ -1,6 +1,6 @@
 """Plausibility checks for nodes: reject rates, clocks and bandwidths that no machine can reach, and inconsistent times.
 
-The limits are published figures from `data/reference`, or follow from the metadata of the round.
+The limits are published figures from `data/reference`, or follow from the round's metadata.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from report.data.gpu_specs import find_gpu, gpu_specs
 from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import format_number
 
-# Factor over the highest measured clock of a CPU, for the limits on its rates. Clock and rate are measured at different
+# Factor over a CPU's highest measured clock, for the limits on its rates. Clock and rate are measured at different
 # moments, and cores may run at different clocks. The published node reaches 0.99 times its limits.
 MARGIN = 1.3
 # Factor over a GPU's rated peak. It allows for number formats that have no rating, and for boost clocks.
 RATED_MARGIN = 4.0
-# Maximum ratio of the cache bandwidth of a GPU to its memory bandwidth.
+# Maximum ratio of a GPU's cache bandwidth to its memory bandwidth.
 CACHES_OF_GPUS = 20.0
 # MEMORY_MARGIN: factor over the bandwidth of the fastest known CPU memory.
 # BEYOND_CACHES: this limit applies only to arrays that are more than this factor larger than all caches together,
@@ -64,10 +64,10 @@ Fault = tuple[int, str]
 def faults(
     record: Mapping[str, Any], samples: pd.DataFrame, file: NDArray[np.int64], rounds: Sequence[Mapping[str, Any]]
 ) -> dict[int, str]:
-    """Return the index of each implausible file, with the first reason for which it is implausible.
+    """Return each implausible file's index, with the first reason to reject the file.
 
-    samples: validated samples from one node. file: for each sample, the index of its file, shape (samples,). rounds:
-    metadata of each file.
+    samples: validated samples from one node. file: for each sample, its file's index, shape (samples,). rounds: each
+    file's metadata.
     """
     reasons: dict[int, str] = {}
     table = samples.reset_index(drop=True).assign(file=file)
@@ -96,14 +96,14 @@ def _figure(entry: str) -> float:
 
 
 def _first_per_file(table: pd.DataFrame, bad: pd.Series | NDArray[np.bool_]) -> list[Any]:
-    """Return the first row of each file for which `bad` is true."""
+    """Return each file's first row for which `bad` is true."""
     if not np.any(bad):
         return []
     return list(table[np.asarray(bad)].drop_duplicates("file").itertuples())
 
 
 def _label(row: Any) -> str:
-    """Format the position of a sample, for example 'gemm on cpu, round 1, torch float32 {"k":64}, time 3'."""
+    """Format a sample's position, for example 'gemm on cpu, round 1, torch float32 {"k":64}, time 3'."""
     words = " ".join(filter(None, (row.backend, row.dtype, row.params)))
     return f"{row.experiment} on {row.device}, round {row.round}, {words}, {row.metric} {row.sample}"
 
@@ -177,7 +177,7 @@ def _rate_faults(record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataF
 def _cpu_limits(
     record: Mapping[str, Any], table: pd.DataFrame, timed: pd.DataFrame
 ) -> tuple[Numbers, Numbers, str, str]:
-    """Return upper bounds for FLOP/s and B/s of each sample on the CPU, and two texts that explain these bounds."""
+    """Return upper bounds on each CPU sample's FLOP/s and B/s, and two texts to explain these bounds."""
     cpu = record["hardware"]["cpu"]
     cpu_rows = table[table["device"].eq("cpu")]
     clocks = [cpu_rows.loc[cpu_rows["metric"].eq("clock"), "value"].max(), cpu_rows["clock_mhz"].max() * 1e6]
@@ -207,7 +207,7 @@ def _cpu_limits(
 
 
 def _operations_per_cycle(cpu: Mapping[str, Any], dtype: str) -> float:
-    """Return an upper bound for the operations per cycle of a core. It is larger for smaller number formats."""
+    """Return an upper bound for a core's operations per cycle. It is larger for smaller number formats."""
     size = _SIZES.get(dtype, 1)
     x86 = str(cpu.get("architecture", "")).lower() in ("x86_64", "amd64", "i386", "i686")
     most = _figure(FLOPS_PER_CYCLE if x86 else OUTER) * 4 / size

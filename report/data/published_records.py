@@ -1,8 +1,8 @@
 """Published measurements: read CSV files, sources and comparisons.
 
 Each source has one CSV file and an entry in sources.yaml. A record is a figure with its author, its position in the
-source, its hardware and its task. Two records are measurements of the same work if they agree in the columns WORK.
-Values that a source does not state are empty.
+source, its hardware and its task. Two records measure the same work if they agree in the columns WORK. Values that a
+source does not state are empty.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ COUNTS = (
 )  # fmt: skip
 NUMBERS = (*COUNTS, "quality", "memory_bytes", "value", "low", "high")
 REQUIRED = ("id", "measured_by", "where", "url", "date", "device", "task", "model", "measure", "value", "unit")
-# Columns in which two records must agree to be measurements of the same work.
+# Columns in which two records must agree to measure the same work.
 WORK = ("task", "model", "setting", "batch", "measure")
 UNITS = {
     "time": "s",
@@ -95,9 +95,9 @@ UNITS = {
     "price": "USD",
     "price-per-hour": "USD/h",
 }
-# Measures for which a smaller value is better. A comparison of speeds inverts their ratios.
+# Measures for which a smaller value is better. To compare speeds, ratios of these measures are inverted.
 LESS_IS_BETTER = ("time", "latency", "cycles", "energy", "power", "price", "price-per-hour")
-# Maximum values for today's hardware; for bandwidth, flops and power, the maximum of one device. A figure above its
+# Maximum values for today's hardware; for bandwidth, flops and power, the maximum for one device. A figure above its
 # maximum probably has a wrong unit, and is refused.
 MOST = {
     "bandwidth": 2e13,
@@ -127,7 +127,7 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Comparison:
-    """Ratio of two records of the same work: the record `of` divided by the record `over`.
+    """Ratio of two records for the same work: the record `of` divided by the record `over`.
 
     differs: columns from `WORK`, or the number format, in which the records may differ. why: the reason for this.
     """
@@ -144,7 +144,7 @@ class Comparison:
 class Published:
     """Published measurements.
 
-    records: table of all records, with the columns `key` ('source/id'), `source` and MEANING. sources: sources by id.
+    records: all records, with the columns `key` ('source/id'), `source` and MEANING. sources: sources by id.
     """
 
     records: pd.DataFrame = field(default_factory=lambda: _frame([]))
@@ -157,7 +157,7 @@ class Published:
         return {str(row["key"]): {str(name): value for name, value in row.items()} for row in rows}
 
     def family(self, source: str) -> str:
-        """Return the family of a source. Sources of the same family are not independent of each other."""
+        """Return a source's family. Sources in the same family are not independent of each other."""
         return str(self.sources[source].get("family", source))
 
 
@@ -165,7 +165,7 @@ def read_published(directory: Path) -> Published:
     """Read all published measurements under `directory`. The result is empty if this folder is missing.
 
     Raises StudyError with file and line if a record lacks its source, unit or hardware, if a figure is physically
-    impossible, or if the records in a comparison are of different work.
+    impossible, or if the records in a comparison measure different work.
     """
     listing = directory / "sources.yaml"
     if not directory.is_dir():
@@ -278,7 +278,7 @@ def _number_faults(row: Mapping[str, str]) -> Iterator[str]:
 def _read_comparisons(path: Path, published: Published) -> Iterator[Comparison]:
     """Read the declared comparisons.
 
-    Raises StudyError for a fault, for example if the two records differ in a column of WORK that `differs` lacks.
+    Raises StudyError for a fault, for example if the two records differ in a WORK column that `differs` lacks.
     """
     if not path.exists():
         return
@@ -310,7 +310,7 @@ def _read_comparisons(path: Path, published: Published) -> Iterator[Comparison]:
         yield pair
 
 
-# Measures that can be compared without knowing the number formats of the two records.
+# Measures that can be compared without knowing the two records' number formats.
 _FORMAT_FREE = ("bandwidth", "latency", "time", "price", "price-per-hour", "count", "cycles")
 
 

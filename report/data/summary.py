@@ -13,7 +13,7 @@ from report.data import disturbances
 
 POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
 SERIES = [*POINT, "metric"]
-# Series that agree in these columns form a group. The variances of a group's series are moderated together.
+# Series that agree in these columns form a group. Variances within a group are moderated together.
 GROUP = ["node", "experiment", "device", "metric"]
 # Metrics that are counted or computed, not timed. Such a metric is exact if its value is equal in all rounds.
 COUNTED = {
@@ -58,8 +58,8 @@ _NUMBERS = ["threads", "round", "value", "flop", "bytes", "error", "tolerance", 
 def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     """Summarise samples to one row per point and metric, with the columns POINT and COLUMNS, sorted by SERIES.
 
-    Text columns of `samples` may be strings, objects or categories; text columns of the result are strings. Raises
-    StudyError if a text is missing.
+    Text columns in `samples` may be strings, objects or categories; in the result, they are strings. Raises StudyError
+    if a text is missing.
     """
     columns = [*POINT, *COLUMNS]
     if not len(samples):
@@ -114,7 +114,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
 def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
     """Add the columns `series` and `n_ok` to the samples.
 
-    series: number of the sample's series, from 0 in the order of SERIES. n_ok: number of ok samples in this series.
+    series: the number of the sample's series, from 0 in SERIES order. n_ok: number of ok samples in this series.
     """
     for name in _TEXT:
         missing = samples[name].isna().to_numpy()
@@ -130,7 +130,7 @@ def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
 
 
 def _most_common(table: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return each series' most common text that is not empty; of equally common texts, the alphabetically first."""
+    """Return each series' most common text that is not empty; among equally common texts, the alphabetically first."""
     return (
         table.filter(pl.col(name) != "")
         .group_by("series", name)
@@ -159,7 +159,7 @@ def _round_medians(good: pl.DataFrame) -> pl.DataFrame:
 
 
 def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, NDArray[np.float64]], set[int]]:
-    """Compute the estimate and interval of each series; also return the set of exact series."""
+    """Compute each series' estimate and interval; also return the exact series."""
     counted = rounds.group_by("series", maintain_order=True).len()
     at, n = counted["series"].to_numpy(), counted["len"].to_numpy().astype(np.intp)
     medians = rounds["median"].to_numpy()
@@ -168,7 +168,7 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
     shares, positive = (here["unit"] == "1").to_numpy(), np.ones(len(at), dtype=bool)
     if len(at):
         positive = np.minimum.reduceat(medians, np.cumsum(n) - n) > 0
-    # Use the same scale for all series of a group. It is linear if all series are shares, or if a round's median has no
+    # Use the same scale for all series in a group. It is linear if all series are shares, or if a round's median has no
     # logarithm because it is not positive. Otherwise it is the log scale.
     share = np.bincount(group, ~shares)[group] == 0
     linear = share | (np.bincount(group, ~positive)[group] > 0)
@@ -191,7 +191,7 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
 def _round_flags(
     series: pl.DataFrame, rounds: pl.DataFrame, exact: set[int]
 ) -> dict[int, list[disturbances.FlagSummary]]:
-    """Return the flags `unstable` and `exact` by series, which follow from a comparison of rounds."""
+    """Return the flags `unstable` and `exact` by series, which come from comparing rounds."""
     scaled = series.filter(pl.col("unit") != "1").select("series")
     flags: dict[int, list[disturbances.FlagSummary]] = {
         at: [flag] for at, flag in disturbances.unstable_series(rounds.join(scaled, on="series", how="semi")).items()

@@ -42,7 +42,7 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
 
 
 def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, float]]:
-    """Return the rounds of a summary row: for each round, its number, its number of ok samples and its median.
+    """Return a summary row's rounds, each with its number, its ok sample count and its median.
 
     The list is empty if the folder contains no samples, as in an edition.
     """

@@ -27,15 +27,15 @@ from experiments.lock import node_lock
 from experiments.sweep import read_preset
 from studies.bench import aa_study, bench_points, core_over_bare
 
-# Seconds for which the machine's load is watched before measuring.
+# Seconds to watch the machine's load before measuring.
 WATCH_S = 5.0
 ANYWAY_VARIABLE = "BENCH_ANYWAY"
 PRESET = "quick"
 RUNS, REPETITIONS = 4, 8
-# Target range for the fraction of the intervals that contain the true ratio.
+# Target range for the fraction of intervals that contain the true ratio.
 SHARE_BAND = (0.93, 0.97)
 TEMPLATE = Path(__file__).with_name("page.md")
-# Labels of the points for `--quick`. Together they cover every code path.
+# Points to measure with `--quick`, by label. Together they cover every code path.
 QUICK = ("triad in L2, 1 thread", "OpenBLAS float32 1000, 1 thread")
 # Maximum seconds to wait until another measurement on this machine ends.
 LOCK_WAIT_S = 30

@@ -32,25 +32,25 @@ from studies.bench.bench_points import Case, build_call
 from studies.bench.core_over_bare import LEVEL, print_progress, start_child
 
 TARGET_HALF_WIDTH = 0.01
-# Keys of the two methods in the raw data.
+# Keys for the two methods in the raw data.
 STUDY, TORCH = "study", "blocked_autorange"
 NAMES = {STUDY: "this study", TORCH: "torch blocked_autorange"}
 # Ratios for a normal distribution.
-# IQR_PER_SIGMA: interquartile range divided by standard deviation.
-# MEDIAN_PER_MEAN: standard error of the median divided by standard error of the mean, in large samples.
+# IQR_PER_SIGMA: ratio of interquartile range to standard deviation.
+# MEDIAN_PER_MEAN: ratio of the median's standard error to the mean's standard error, in large samples.
 IQR_PER_SIGMA, MEDIAN_PER_MEAN = 1.349, math.sqrt(math.pi / 2)
 
-# Results of one method, by the point's label.
+# One method's results, by point label.
 Points = dict[str, dict[str, Any]]
 
 
 def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: int) -> dict[str, Any]:
-    """Measure the points with this study and with torch, in each of several runs.
+    """Measure the points with this study and with torch in several runs.
 
     limits: a preset's values for target, point_s, round_s and max_samples. Returns a dict with the keys points
     (labels), left_out (reasons by label), experiments (names by label) and runs. Each run is a dict {"study": a list
-    with the Points of each round, "blocked_autorange": Points}. Raises StudyError if no point was measured in at least
-    two rounds of every run.
+    with each round's Points, "blocked_autorange": Points}. Raises StudyError if no point was measured in at least two
+    rounds of every run.
     """
     found: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
@@ -61,7 +61,7 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
             if round_ == 1:
                 torch_points = run_torch([*study_rounds[0]])
         found.append({STUDY: study_rounds, TORCH: torch_points})
-    # A spread can be estimated only from two rounds or more.
+    # It takes two or more rounds to estimate a spread.
     complete = [
         case.label
         for case in cases
@@ -80,8 +80,8 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
 def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, number: int) -> Points:
     """Measure one round with this study; return {median, flagged, wall_s} for each point.
 
-    As in the workflow, each experiment has its own process. flagged: fraction of the samples that have flags. wall_s:
-    seconds of the process, divided by its number of points.
+    As in the workflow, each experiment has its own process. flagged: fraction of samples with flags. wall_s: the
+    process's seconds per point.
     """
     found: Points = {}
     for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):
@@ -110,7 +110,7 @@ def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, num
 
 
 def run_torch(labels: Sequence[str]) -> Points:
-    """Measure the points with torch's Timer in a new process; return the result of `time_with_torch` for each point.
+    """Measure the points with torch's Timer in a new process; return each point's result from `time_with_torch`.
 
     The result's wall_s includes an equal part of the time to start the process. Raises ChildError.
     """
@@ -143,9 +143,9 @@ def time_with_torch(label: str) -> dict[str, Any]:
 def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Floats, Floats, Floats]:
     """Return one run's log times, their standard errors (nan if unknown) and degrees of freedom.
 
-    Each array has the shape (points,). The study's values are computed as in the report, where the variances of an
-    experiment's points are moderated together. Torch's values are computed as if its samples were independent and
-    normally distributed.
+    Each array has the shape (points,). The study's values are computed as in the report, which moderates the points'
+    variances together within an experiment. Torch's values are computed as if its samples were independent and normally
+    distributed.
     """
     labels = raw["points"]
     if method == STUDY:
@@ -160,12 +160,11 @@ def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple
 
 @dataclass(frozen=True)
 class Coverage:
-    """Coverage: the fraction of the intervals for a ratio that contain its true value, which is 1 in an A/A study.
+    """Coverage: how often the interval for a ratio contains its true value, which is 1 in an A/A study.
 
-    pairs: number of ratios with an interval. unknown: number of ratios without an interval. share: fraction of the
-    intervals that contain 1. low, high: ends of the 95% binomial interval for `share` (Clopper and Pearson). half:
-    median relative half-width. factor: number by which all half-widths must be multiplied so that 95% of the intervals
-    contain 1.
+    pairs, unknown: number of ratios with and without an interval. share: fraction of intervals that contain 1. low,
+    high: 95% binomial interval for `share` (Clopper and Pearson). half: median relative half-width. factor: number to
+    multiply all half-widths by, to make 95% of the intervals contain 1.
     """
 
     pairs: int
@@ -178,9 +177,9 @@ class Coverage:
 
 
 def coverage(logs: Floats, halves: Floats) -> Coverage:
-    """Return the coverage of the intervals logs ± halves.
+    """Return the coverage for the intervals logs ± halves.
 
-    logs: logarithms of ratios; their true value is 0. halves: half-widths of the intervals, nan if unknown.
+    logs: logarithms of ratios; their true value is 0. halves: half-widths, nan if unknown.
     """
     known = np.isfinite(halves)
     apart, half = np.abs(logs[known]), halves[known]
@@ -208,11 +207,11 @@ def coverage_outcome(result: Coverage, band: tuple[float, float]) -> str:
 
 
 def method_row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float]:
-    """Return a method's coverage over all pairs of runs, its seconds for one run, and its seconds to reach ±1%.
+    """Return a method's coverage over all run pairs, its seconds for one run, and its seconds to reach ±1%.
 
-    The seconds are medians over points and runs. The half-width of an average over runs falls with the square root of
-    the number of runs. Therefore ±1% takes the seconds of one run times (half-width / 1%)², but at least the seconds of
-    one run. The half-width is first multiplied by Coverage.factor, so that 95% of the intervals contain 1.
+    The seconds are medians over points and runs. Averaging over n runs divides the half-width by √n. Therefore it takes
+    one run's seconds times (half-width / 1%)² to reach ±1%, but at least one run's seconds. The half-width is first
+    multiplied by Coverage.factor, to make 95% of the intervals contain 1.
     """
     estimates = [estimate_run(raw, method, run) for run in raw["runs"]]
     pairs = list(combinations(estimates, 2))
@@ -228,7 +227,7 @@ def method_row(raw: dict[str, Any], method: str) -> tuple[Coverage, float, float
 
 
 def flagged_share(raw: dict[str, Any]) -> float:
-    """Return the fraction of the study's samples that have flags, averaged over points and rounds."""
+    """Return the fraction of the study's samples with flags, averaged over points and rounds."""
     rounds = [each for run in raw["runs"] for each in run[STUDY]]
     return mean(each[label]["flagged"] for each in rounds for label in raw["points"] if label in each)
 

@@ -2,8 +2,8 @@
 
 `studies.bench.core_over_bare` runs this module as a child process. Like `experiments.worker`, this module reads and
 writes one JSON object per line. Operands are allocated as in the measuring core, because memory pages and alignment
-affect the rates. Successive products use different operands, as in the core. The code that calls and times the kernels
-is independent of the core.
+affect the rates. Successive products use different operands, as in the core. The code to call and time the kernels is
+independent of the core.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from experiments.children import answer_sender
 SCALAR = 3.0
 WARM_SHARE = 1 / 3
 LEAST_TIMED = 3
-# Minimum seconds of a timed loop. In shorter loops, starting threads and reading the clock would take much of the time.
+# Minimum seconds for a timed loop. Shorter loops would need much of their time to start threads and read the clock.
 LEAST_LOOP_S = 5e-3
 
-# Function that runs the work and returns the seconds per pass.
+# Function to run the work, which returns the seconds per pass.
 TimedCall = Callable[[], float]
 
 
@@ -57,7 +57,7 @@ def compile_triad(folder: Path, vector_bytes: int) -> tuple[str, str]:
 
 
 def make_triad(library: str, footprint: int, threads: int) -> tuple[TimedCall, float]:
-    """Return a function that runs the triad and returns the seconds per pass; also return the bytes per pass."""
+    """Return a function to time the triad, in seconds per pass, and the bytes per pass."""
     from experiments.kernels.llvm_compile import aligned_array
     from experiments.workload import Dtype
 
@@ -80,7 +80,7 @@ def make_triad(library: str, footprint: int, threads: int) -> tuple[TimedCall, f
 
 
 def make_gemm(library: str, n: int, dtype: str, threads: int) -> tuple[TimedCall, float]:
-    """Return a function that computes one matrix product and returns its seconds; also return the FLOP per product."""
+    """Return a function to time one matrix product, in seconds, and the FLOP per product."""
     import torch
     from threadpoolctl import threadpool_limits
 

@@ -11,8 +11,8 @@ from experiments import hardware
 from experiments.registry import convert_params, get_experiment
 
 LIBRARIES = {"numpy": "OpenBLAS", "torch": "MKL", "onednn": "oneDNN"}
-# This list keeps the device and the workload from the last `build_call` alive. Kernels use the addresses of the
-# workload's arrays, and the thread limit ends when the device is deleted.
+# This list keeps the device and the workload from the last `build_call` alive. Kernels use pointers to the workload's
+# arrays, and the thread limit ends when the device is deleted.
 _referenced: list[object] = []
 
 
@@ -20,7 +20,7 @@ _referenced: list[object] = []
 class Case:
     """Point with its label.
 
-    group: name of the points whose variances `core_over_bare` moderates together; empty for a point that has no bare
+    group: name for the points whose variances `core_over_bare` moderates together; empty for a point that has no bare
     loop to compare with.
     """
 
@@ -31,7 +31,7 @@ class Case:
 
 
 def bench_cases() -> list[Case]:
-    """List the points of the benchmark.
+    """List the benchmark's points.
 
     A chain of dependent operations and a multiply-add kernel run on one thread. Triads and matrix products run on one
     thread and on all threads.
@@ -59,8 +59,8 @@ def bench_cases() -> list[Case]:
 def build_call(label: str) -> tuple[Callable[[], object], int]:
     """Return the function to time for a point, and its thread count.
 
-    The function is valid until the next call of `build_call`. Each time it is called, it uses the next set of operands,
-    as in the measuring core.
+    The function is valid until `build_call` is called again. Each call uses the next set of operands, as in the
+    measuring core.
     """
     from experiments.devices.cpu import CpuDevice
 

@@ -61,7 +61,7 @@ def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> 
                     rates[case.label].append([answer["rate"] for answer in answers])
             for process in both:
                 process.stop()
-    # A spread can be estimated only from two repetitions or more.
+    # It takes two or more repetitions to estimate a spread.
     left_out |= {label: "measured once" for label in rates.keys() - left_out.keys() if len(rates[label]) < 2}
     points = [
         {
@@ -87,9 +87,9 @@ def _rate_from_answer(answer: dict[str, Any]) -> dict[str, Any]:
 def point_ratios(raw: dict[str, Any]) -> pd.DataFrame:
     """Return a table with a row for each point: its `label`, `unit`, `rate`, `ratio`, `low` and `high`.
 
-    rate: median rate of the bare loop. ratio: the core's rate divided by the bare loop's rate. low, high: ends of the
-    interval for the ratio, computed on the log scale from the spread between repetitions. The variances in a group are
-    moderated together, as in the report.
+    rate: the bare loop's median rate. ratio: ratio of the core's rate to the bare loop's rate. low, high: interval for
+    the ratio, computed on the log scale from the spread between repetitions. The variances in a group are moderated
+    together, as in the report.
     """
     table = pd.DataFrame(raw["points"])
     group, _ = pd.factorize(table["group"])

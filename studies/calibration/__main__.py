@@ -42,8 +42,8 @@ from studies.calibration.simulated_machines import (
 
 ANSWERS = ["supported", "challenged", "depends", "undecided"]
 _OUTCOMES = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
-# Distances of the threshold from the true value that are simulated besides 0. The unit is the median width of the
-# interval that the report draws.
+# Distances from the true value to the threshold, to simulate besides 0. The unit is the median width of the interval
+# that the report draws.
 WIDTHS = (1, 2, 5)
 # Maximum number of points to simulate at a time, to limit memory use.
 _BATCH_POINTS = 10_000
@@ -57,8 +57,8 @@ class Question:
 
     truth: returns the true times in s, in a shape that broadcasts to (devices, points). threshold: returns the true
     value, shifted by the argument in the direction in which the truth supports the claim. The argument is a difference
-    of logarithms, or of exponents for a trend. per_node: if true, a trial is a node with all its points; otherwise each
-    case that is compared with the threshold is a trial. shifts: also simulate shifted thresholds.
+    between logarithms, or between exponents for a trend. per_node: if true, a trial is a node with all its points;
+    otherwise each case that is compared with the threshold is a trial. shifts: also simulate shifted thresholds.
     """
 
     says: str
@@ -78,7 +78,7 @@ def _four_above(machines: Machines) -> Floats:
 
 
 def _crossing_times(machines: Machines) -> Floats:
-    """Return the true times of a CPU and a GPU.
+    """Return the true times for a CPU and a GPU.
 
     The GPU's time is constant. The CPU's time grows by a seventh when the size doubles, and equals the GPU's time at
     size 16.
@@ -147,7 +147,7 @@ USUAL = Noise(unequal=3)
 EVERYTHING = Noise(unequal=3, heavy=True, shared=0.25, outliers=0.05, disturbed=0.02, drift=0.02)
 
 SETTINGS = (
-    # These settings vary the numbers of rounds, points and nodes.
+    # These settings vary the round, point and node counts.
     Setting(USUAL, 1, 10, 100),
     Setting(USUAL, 2, 10, 4_000),
     Setting(USUAL, 3, 40, 1_000),
@@ -184,11 +184,11 @@ SETTINGS = (
 
 
 def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
-    """Simulate a setting; return a table row with the frequency of each answer.
+    """Simulate a setting; return a table row with each answer's frequency.
 
-    The threshold is first at the true value, and then at the distances WIDTHS from it. The row's `width` is the median
-    width of the interval that the report draws: a difference of logarithms, or of exponents for a trend. It is None if
-    there are no intervals.
+    The threshold is first equal to the true value, and then at the distances WIDTHS from it. The row's `width` is the
+    median width of the interval that the report draws: a difference between logarithms, or between exponents for a
+    trend. It is None if there are no intervals.
     """
     question, random = setting.question, np.random.default_rng(seed)
     found: list[tuple[pd.DataFrame, Floats]] = []
@@ -197,7 +197,7 @@ def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
         found.append(_count_answers(question, cases, 0.0))
     at, widths = pd.concat([counts for counts, _ in found]), np.concatenate([widths for _, widths in found])
     width = float(np.nanmedian(widths)) if np.isfinite(widths).any() else None
-    # Count only the last batch of nodes, because the frequency of right answers needs fewer trials.
+    # Count only the last batch of nodes, because it takes fewer trials to estimate how often answers are right.
     off = {
         many: _count_answers(question, cases, 1.0 if width is None else many * width)[0]
         for many in WIDTHS
@@ -232,9 +232,9 @@ def _simulate_cases(setting: Setting, machines: Machines, random: np.random.Gene
 
 
 def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd.DataFrame, Floats]:
-    """Return a table with the number of trials by node and answer, and the widths of the cases' intervals.
+    """Count the trials by node and answer; return this table and the widths of the cases' intervals.
 
-    off: shift of the threshold from the true value.
+    off: shift from the true value to the threshold.
     """
     places: Any = cases.frame.groupby("node", sort=True).indices
     sets = [cases.take(places[node]) for node in sorted(places)] if question.per_node else [cases]
@@ -258,10 +258,10 @@ def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd
 
 
 def _answer_share(counts: pd.DataFrame, answer: str) -> dict[str, float]:
-    """Return the fraction of the trials that have this answer, with its 95% interval (Wilson).
+    """Return the fraction of trials with this answer, and its 95% interval (Wilson).
 
     counts: number of trials by node and answer. Trials on the same node are not independent. Therefore the interval is
-    computed for the number of independent trials that would give the observed spread between nodes.
+    computed for as many independent trials as would lead to the observed spread between nodes.
     """
     hits, sizes = counts[answer].to_numpy(float), counts.sum(axis=1).to_numpy(float)
     trials, nodes = sizes.sum(), len(sizes)

@@ -23,13 +23,13 @@ SAMPLES_PER_ROUND = 5
 class Noise:
     """Noise parameters. A spread is a standard deviation of logarithms, so that 0.02 is about 2%.
 
-    between: spread between a point's rounds. within: spread between the samples of a round. unequal: ratio of the
-    largest to the smallest `between`, which varies log-uniformly from point to point. heavy: the effects of rounds
-    follow Student's t distribution with 4 degrees of freedom, scaled to the same variance. shared: fraction of the
-    variance between rounds that all points on a device have in common, because a round is one process at one time.
-    outliers: fraction of the samples that take 1.5 to 10 times too long. disturbed: fraction of the rounds of a point
-    that are 20% too slow. drift: relative slowdown from the first to the last round, equal for all points. The true
-    time is the time without disturbances in the middle of the drift.
+    between: spread between a point's rounds. within: spread between a round's samples. unequal: ratio of the largest to
+    the smallest `between`, which varies log-uniformly from point to point. heavy: round effects follow Student's t
+    distribution with 4 degrees of freedom, scaled to the same variance. shared: fraction of the variance between rounds
+    that all points on a device have in common, because a round is one process at one time. outliers: fraction of
+    samples that take 1.5 to 10 times too long. disturbed: fraction of a point's rounds that are 20% too slow. drift:
+    relative slowdown from the first to the last round, equal for all points. The true time is the time without
+    disturbances in the middle of the drift.
     """
 
     between: float = 0.02
@@ -57,7 +57,7 @@ class Noise:
 class Machines:
     """Simulated nodes, which are identical and independent.
 
-    nodes: number of nodes. points: number of points per device. rounds: number of rounds per point.
+    nodes: number in all. points: number per device. rounds: number per point.
     """
 
     nodes: int
@@ -85,7 +85,7 @@ def noise_factors(noise: Noise, machines: Machines, random: np.random.Generator)
 
 
 def point_sizes(machines: Machines) -> Floats:
-    """Return the parameter `size` of each point, a power of two, in an array of shape (points,)."""
+    """Return each point's parameter `size`, a power of two, in an array of shape (points,)."""
     return np.exp2(np.arange(machines.points, dtype=float))
 
 
