@@ -1,4 +1,4 @@
-"""Kernel for the peak bfloat16 rate of a core's vector units.
+"""Kernel to measure the peak bfloat16 rate of a core's vector units.
 
 Each instruction multiplies pairs of bfloat16 numbers and adds the products to sums in float32.
 """
@@ -14,16 +14,16 @@ from experiments.kernels.fma import ACCUMULATORS, repeat_kernel
 from experiments.kernels.llvm_compile import aligned_array
 from experiments.workload import Dtype, Unsupported
 
-# LANES: number of float32 sums in a register. PAIR: number of products that one instruction adds to each sum.
+# LANES: float32 sums per register. PAIR: products that one instruction adds to each sum.
 LANES, PAIR = 16, 2
 _DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 
 
 def dot_ir(accumulators: int = ACCUMULATORS) -> str:
-    """Return IR for a loop of x = (x + b.c) + b.d that uses registers only.
+    """Return IR for a loop with x = (x + b.c) + b.d that uses registers only.
 
     The caller sets d = -c, so the sums do not grow, but their bits toggle as in real data. The intermediate sums
-    x + b.c are stored after the loop, to keep LLVM from dropping the loop.
+    x + b.c are stored after the loop, to keep LLVM from dropping it.
     """
     sums, pairs = f"<{LANES} x float>", f"<{LANES * PAIR} x bfloat>"
     indices = range(accumulators)
@@ -66,7 +66,7 @@ def unsupported_reason() -> str:
 
 
 def dot(threads: int) -> tuple[Callable[[int], float], int]:
-    """Return (kernel, number of multiply-adds per loop iteration, summed over all threads).
+    """Return (kernel, multiply-adds per loop iteration, summed over all threads).
 
     kernel(n) runs n loop iterations on every thread and returns the largest relative error of the sums.
     Raises Unsupported if the core lacks the instruction, or has faster matrix units.
@@ -81,7 +81,7 @@ def dot(threads: int) -> tuple[Callable[[int], float], int]:
     for _ in range(threads):
         block = aligned_array((ACCUMULATORS + 4) * LANES, Dtype.FLOAT32)
         factors = random.normal(size=(2, LANES * PAIR)).astype(np.float32)
-        # Take the upper half of each float32, which is a bfloat16.
+        # Take each float32's upper half, which is a bfloat16.
         b, c = (factors.view(np.uint32) >> 16).astype(np.uint16)
         block[:LANES] = random.normal(size=LANES)
         block[LANES : 4 * LANES].view(np.uint16)[:] = np.concatenate([b, c, c ^ 0x8000])

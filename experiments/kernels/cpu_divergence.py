@@ -1,7 +1,7 @@
 """Two CPU versions of the kernel `paths` from `experiments.kernels.gpu_threads`.
 
-masked     one vector holds a group of elements. If an arm is taken by any of these elements, the core runs the
-           arm on the whole vector, and a mask selects the elements that get its result
+masked     one vector holds a group of elements. The core runs each arm that any element takes on the whole
+           vector, and a mask selects the elements that get its result
 branching  the core processes one element at a time, and jumps to the element's arm
 """
 
@@ -20,9 +20,9 @@ UNROLLED = 4
 
 
 def _arm_ir(arm: int, type_: str, start: str, after: str) -> str:
-    """Return IR blocks that run the rounds of the arm number `arm` on the value `start`, and then jump to `after`.
+    """Return IR blocks that run all rounds in arm number `arm` on the value `start`, and then jump to `after`.
 
-    The result is the value with the name %x{arm}.{UNROLLED}.
+    The result is the value %x{arm}.{UNROLLED}.
     """
     lanes = GROUP if type_ != "i32" else 1
 
@@ -50,7 +50,7 @@ rounds{arm}:
 def _loop_ir(body: str, step: int) -> str:
     """Return IR for a loop over the turns with an inner loop over the elements, `step` elements at a time.
 
-    body: content of the inner loop, which follows the label %each and jumps to the label %next at its end.
+    body: the inner loop's content, which follows the label %each and ends with a jump to the label %next.
     """
     return f"""
 define void @kernel(ptr %table, ptr %xs, i64 %elements, i64 %turns, i32 %mask) {{
@@ -85,7 +85,7 @@ end:
 
 
 def masked_ir() -> str:
-    """Return IR that runs the arms 0 to %mask one after the other, each on all elements of a group at once."""
+    """Return IR that runs the arms 0 to %mask one after the other, each on all elements in a group at once."""
     vector, bytes_ = f"<{GROUP} x i32>", f"<{GROUP} x i8>"
     last = GROUP - 1
     arms = ""

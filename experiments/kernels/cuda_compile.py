@@ -1,6 +1,6 @@
 """CUDA C kernels that CuPy compiles on first use and launches with PyTorch's tensors on PyTorch's current stream.
 
-The kernel tests list every source text in `SOURCES`, so that NVIDIA's compiler can check it without a GPU.
+The kernel tests list every source text in `SOURCES`, to let NVIDIA's compiler check it without a GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Launch = Callable[..., None]
 
 
 def cupy_package() -> str:
-    """Return the name of the pip package with the CuPy for this build of torch."""
+    """Return the name of the pip package with the CuPy for this torch build."""
     import torch
 
     if torch.version.hip is not None:
@@ -52,7 +52,7 @@ def compile_module(source: str, options: tuple[str, ...] = ()) -> Any:
 def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...] = (), shared_bytes: int = 0) -> Launch:
     """Return launch(grid, block, *arguments) for the kernel `name` in a CUDA C source.
 
-    grid and block: ints or tuples. arguments: tensors, or NumPy scalars of exactly the type that the kernel declares.
+    grid and block: ints or tuples. arguments: tensors, or NumPy scalars with exactly the type that the kernel declares.
     shared_bytes: dynamic shared memory per block. Raises Unsupported without CuPy, and if the source does not compile
     for this GPU (for example, AMD's GPUs have no PTX, and old GPUs lack some instructions).
     """
@@ -62,7 +62,7 @@ def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...]
     try:
         function = compile_module(source, options).get_function(name)
     except Exception as refusal:
-        # Recognise compiler errors by the name of their class, because CuPy raises them from several modules.
+        # Recognise compiler errors by their class name, because CuPy raises them from several modules.
         if "Compile" not in type(refusal).__name__ and "CUDADriver" not in type(refusal).__name__:
             raise
         line = next((line for line in str(refusal).splitlines() if "error" in line), str(refusal).splitlines()[0])

@@ -9,9 +9,9 @@ from experiments.kernels.llvm_compile import compile_ir
 
 
 def chain_ir(length: int = 64) -> str:
-    """Return IR for a loop over `length` operations that each need the result of the operation before.
+    """Return IR for a loop over `length` operations that each need the previous result.
 
-    xor and add take one cycle each on every current core. They alternate, because a compiler could replace a chain of
+    xor and add take one cycle each on every current core. They alternate, because a compiler could replace successive
     additions by one multiplication. Their operands are registers, because some cores eliminate operations with
     constants during register renaming, so that these operations take no cycle.
     """
@@ -35,7 +35,7 @@ end:
 
 
 def chain() -> tuple[Callable[[int], int], int]:
-    """Return (kernel, number of operations per loop iteration); each operation takes one cycle.
+    """Return (kernel, operations per loop iteration); each operation takes one cycle.
 
     kernel(n) runs n loop iterations and returns the last operation's result.
     """
@@ -46,7 +46,7 @@ def chain() -> tuple[Callable[[int], int], int]:
 
 
 def chain_value(n: int, length: int = 64) -> int:
-    """Return the value that kernel(n) from `chain` should return, computed with Python integers."""
+    """Compute the value that kernel(n) from `chain` should return, with Python integers."""
     a, b, mask = 0x9E3779B97F4A7C15, 0x3C6EF372FE94F82A, 2**64 - 1
     x = a
     for i in range(n * length):

@@ -10,15 +10,15 @@ from typing import Any
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned_array, compile_ir, has_fma
 from experiments.workload import Dtype, Unsupported, largest_error
 
-# Number of independent accumulators. Two pipes with a latency of 4 cycles need at least 8 accumulators to stay busy.
-# AVX2 has 16 registers, which also have to hold the operands b and c.
+# Independent accumulators. Two pipes with a latency of 4 cycles need at least 8 to stay busy. AVX2 has 16 registers,
+# which also have to hold the operands b and c.
 ACCUMULATORS = 12
 
 
 def fma_ir(dtype: Dtype, lanes: int, accumulators: int = ACCUMULATORS) -> str:
-    """Return IR for a loop of independent multiply-adds x = x*b + c that uses registers only.
+    """Return IR for a loop with independent multiply-adds x = x*b + c that uses registers only.
 
-    The results are stored after the loop, to keep LLVM from dropping the loop.
+    The results are stored after the loop, to keep LLVM from dropping it.
     """
     scalar, suffix = IR_TYPE[dtype]
     vector = f"<{lanes} x {scalar}>" if lanes > 1 else scalar
@@ -72,7 +72,7 @@ def repeat_kernel(ir: str, memory: Sequence[Any], error: Callable[[Any, int], fl
 
 
 def fma(dtype: Dtype, lanes: int, threads: int) -> tuple[Callable[[int], float], int]:
-    """Return (kernel, number of multiply-adds per loop iteration, summed over all threads).
+    """Return (kernel, multiply-adds per loop iteration, summed over all threads).
 
     kernel(n) runs n loop iterations on every thread and returns the largest relative error of the results.
     Raises Unsupported if the core has no fused multiply-add.

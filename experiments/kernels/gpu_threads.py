@@ -1,13 +1,13 @@
 """Kernels for thread parallelism: they show how many threads a GPU can use, and the cost of divergent branches.
 
 chains  each thread iterates x = x*x + c. Every multiply-add waits for the previous result, so the
-        throughput grows with the thread count until there are enough threads to hide the latency.
-        For c from -1.99 to -1.9 the sequence is chaotic, so an error in one step changes every bit
-        of the end value
-paths   in each turn, every element takes one of several branch arms. All arms do the same rounds
-        of integer arithmetic, but each arm multiplies by its own constant. A table in memory
-        selects the arms: in each turn, a group of GROUP elements takes `paths` different arms,
-        which are assigned at random to defeat branch prediction
+        throughput grows with the thread count until there are enough to hide the latency. For c
+        from -1.99 to -1.9 the sequence is chaotic, so an error in one step changes every bit of the
+        end value
+paths   in each turn, every element takes one of several branch arms. All arms do the same
+        integer arithmetic, but each multiplies by its own constant. A table in memory selects the
+        arms: in each turn, a group of GROUP elements takes `paths` different arms, which are
+        assigned at random to defeat branch prediction
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from experiments.kernels.cuda_compile import compile_kernel
 if TYPE_CHECKING:
     import torch
 
-# Number of threads in a warp. A GPU issues each instruction for a whole warp, and the CPU kernel `masked` for a vector
-# with the same number of elements.
+# Threads per warp. A GPU issues each instruction to a whole warp, and the CPU kernel `masked` to a vector with equally
+# many elements.
 GROUP = 32
-# Number of rounds in an arm. They take long compared with the branch to the arm.
+# Rounds per arm. They take long compared with the branch to the arm.
 ROUNDS = 16
 # Multiplier for each arm. The multipliers are odd, so a round maps different values to different values. They are too
 # complex for compilers to replace the multiplication by shifts and adds.
 MULTIPLIERS = tuple(0x9E3779B1 * (2 * arm + 1) & 0xFFFFFFFF for arm in range(GROUP))
-# Number of rows in the arm table, a power of 2. Each group starts at the row with the group's number and advances by
-# GROUP rows per turn, so the group returns to its first row after GROUP turns. On a CPU, the core makes more jumps in
-# this time than a branch predictor remembers.
+# Rows in the arm table, a power of 2. Each group starts at the row with its number and advances by GROUP rows per turn,
+# so it returns to its first row after GROUP turns. Until then, a CPU core makes more jumps than a branch predictor
+# remembers.
 ROWS = GROUP * GROUP
-# Number of elements in the CPU kernels, small enough for all elements to stay in the L1 cache.
+# Elements in the CPU kernels, few enough for all to stay in the L1 cache.
 CPU_ELEMENTS = GROUP * GROUP
-# Number of threads per block in the kernel `chains`: one warp for each of the four schedulers in a multiprocessor. With
-# larger blocks, the threads would spread less evenly over the multiprocessors.
+# Threads per block in the kernel `chains`: one warp for each of the four schedulers in a multiprocessor. Threads in
+# larger blocks would spread less evenly over the multiprocessors.
 CHAIN_BLOCK = 4 * GROUP
 PATH_BLOCK = 256
 
@@ -79,7 +79,7 @@ Paths = Callable[["torch.Tensor", "torch.Tensor", "torch.Tensor", int, int], Non
 
 
 def thread_capacity(device: str) -> tuple[int, int]:
-    """Return (number of multiprocessors in a GPU, number of threads that each multiprocessor holds at once)."""
+    """Return (multiprocessors in a GPU, threads that each multiprocessor holds at once)."""
     import torch
 
     properties = torch.cuda.get_device_properties(device)
@@ -87,7 +87,7 @@ def thread_capacity(device: str) -> tuple[int, int]:
 
 
 def resident_threads(device: str) -> int:
-    """Return the number of threads in all blocks of the kernel `paths` that a GPU holds at once."""
+    """Count the threads in all `paths` blocks that a GPU holds at once."""
     multiprocessors, threads_each = thread_capacity(device)
     return multiprocessors * (threads_each // PATH_BLOCK) * PATH_BLOCK
 
@@ -137,19 +137,19 @@ def cuda_paths(device: str) -> Paths:
 
 
 def make_arm_table(random: np.random.Generator) -> Any:
-    """Return a table of arm numbers, in which each row holds every number once, in random order.
+    """Make a table in which each row holds every arm number once, in random order.
 
-    The table is a NumPy array (ROWS, GROUP) of uint8. The kernels use each number modulo `paths`. Since `paths` is a
-    power of 2, each row selects the arms 0 to `paths` - 1 equally often.
+    The table is a uint8 NumPy array (ROWS, GROUP). The kernels use each number modulo `paths`. Since `paths` is a power
+    of 2, each row selects the arms 0 to `paths` - 1 equally often.
     """
     return random.permuted(np.tile(np.arange(GROUP, dtype=np.uint8), (ROWS, 1)), axis=1)
 
 
 def chain_ends(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
-    """Return the chains' end values, computed in float64 and rounded to float32 at every step.
+    """Compute the chains' end values in float64, rounded to float32 at every step.
 
     starts: float32 values, stored as float64, in which their squares are exact. If |x| < 1/8, the sum x*x + c may be
-    rounded twice (to float64, then to float32). This changes the last bit in about one of 2^29 steps.
+    rounded twice (to float64, then to float32). This changes the last bit in about one step in 2^29.
     """
     constant, x = float(np.float32(c)), starts
     for _ in range(steps):
@@ -158,7 +158,7 @@ def chain_ends(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
 
 
 def path_ends(table: torch.Tensor, starts: torch.Tensor, turns: int, paths: int) -> torch.Tensor:
-    """Return the end values of the kernel `paths`, shape (elements,), int64; computed for all elements at once."""
+    """Compute the end values for the kernel `paths`, shape (elements,), int64, for all elements at once."""
     import torch
 
     low = 0xFFFFFFFF

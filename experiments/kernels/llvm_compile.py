@@ -1,7 +1,7 @@
-"""Compilation of LLVM IR to machine code, and helpers for vector widths, threads and aligned memory.
+"""Compiler from LLVM IR to machine code, and helpers for vector widths, threads and aligned memory.
 
 The IR goes to LLVM's code generator without optimisation, because LLVM would fold a dependent chain into one
-multiplication. Each kernel is a C function. Calls release Python's interpreter lock, so that several threads can run a
+multiplication. Each kernel is a C function. Calls release Python's interpreter lock, to let several threads run a
 kernel at the same time.
 """
 
@@ -38,7 +38,7 @@ def has_fma() -> bool:
 
 @cache
 def compile_ir(ir: str) -> tuple[int, str]:
-    """Compile IR and return (address of the function `kernel`, assembly text of the module)."""
+    """Compile IR and return (address of the function `kernel`, the module's assembly text)."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(ir)
@@ -63,7 +63,7 @@ def aligned_array(length: int, dtype: Dtype) -> Any:
 
 
 class Team:
-    """Group of threads that run a list of calls at the same time."""
+    """Group of threads that run several calls at the same time."""
 
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None

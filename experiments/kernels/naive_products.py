@@ -1,8 +1,8 @@
 """Dense matrix products in float32, written like a first GPU implementation: each thread computes one cell.
 
 naive  each thread reads its row and its column from memory for every multiply-add
-tiled  each thread adds the same terms in the same order, but the threads of a block first load square
-       tiles of both operands into shared memory, so each number is read from memory 1/TILE as often
+tiled  each thread adds the same terms in the same order, but the threads in a block first load square
+       tiles from both operands into shared memory, to read each number from memory 1/TILE as often
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.kernels.cuda_compile import compile_kernel
 if TYPE_CHECKING:
     import torch
 
-# Width and height of a tile: a block of TILE x TILE threads computes TILE x TILE cells.
+# Tile width and height: a block of TILE x TILE threads computes TILE x TILE cells.
 TILE = 16
 
 SOURCE = f"""

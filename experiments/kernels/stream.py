@@ -10,7 +10,7 @@ from typing import Any
 from experiments.kernels.llvm_compile import IR_TYPE, Team, aligned_array, compile_ir, vector_bytes
 from experiments.workload import Dtype
 
-# STREAM_SCALAR: the factor s in scale and triad. STREAM_ARRAYS: number of arrays that each operation reads or writes.
+# STREAM_SCALAR: the factor s in scale and triad. STREAM_ARRAYS: arrays that each operation reads or writes.
 STREAM_SCALAR = 3.0
 STREAM_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 
@@ -18,8 +18,8 @@ STREAM_ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 def stream_ir(op: str, dtype: Dtype, lanes: int, unroll: int = 4, nontemporal: bool = False) -> str:
     """Return IR for copy c = a, scale c = s*a, add c = a + b or triad c = a + s*b (McCalpin's STREAM).
 
-    The kernel makes `repeat` passes over `blocks` blocks of unroll*lanes elements. Before a plain store, the cache
-    reads the line that the store overwrites. STREAM does not count this traffic, and non-temporal stores avoid it.
+    The kernel makes `repeat` passes over `blocks` blocks with unroll*lanes elements each. Before a plain store, the
+    cache reads the line to overwrite. STREAM does not count this traffic, and non-temporal stores avoid it.
     """
     scalar, _ = IR_TYPE[dtype]
     hint = ", !nontemporal !0" if nontemporal else ""
@@ -78,10 +78,10 @@ end:
 def stream(
     op: str, dtype: Dtype, arrays: Sequence[Any], threads: int, nontemporal: bool = False
 ) -> Callable[[int], None]:
-    """Return kernel(repeat), which makes `repeat` passes of the operation `op` over NumPy arrays (c, a, b).
+    """Return kernel(repeat), which makes `repeat` passes with the operation `op` over NumPy arrays (c, a, b).
 
-    Each thread works on its own contiguous section, which consists of whole blocks. The kernel leaves out the last
-    elements if they do not fill one block per thread (see `stream_elements`).
+    Each thread works on its own contiguous section, in whole blocks. The kernel leaves out the last elements if there
+    are too few to fill one block per thread (see `stream_elements`).
     """
 
     lanes = vector_bytes() // dtype.itemsize
@@ -102,6 +102,6 @@ def stream(
 
 
 def stream_elements(length: int, dtype: Dtype, threads: int) -> int:
-    """Return the number of elements, out of `length`, that `stream` uses: equally many whole blocks per thread."""
+    """Count the elements among `length` that `stream` uses: equally many whole blocks per thread."""
     block = 4 * (vector_bytes() // dtype.itemsize) * threads
     return length // block * block

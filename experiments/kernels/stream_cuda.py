@@ -1,9 +1,9 @@
 """McCalpin's STREAM benchmark in CUDA C: copy, scale, add and triad, each in two kernels.
 
-vectors  each thread has several loads of 16 bytes in flight, to get the most from memory
+vectors  each thread has several 16-byte loads in flight, to get the most from memory
 plain    each thread processes one element, as in a first implementation
 
-A GPU's first-level caches keep nothing between launches. Loads in `vectors` bypass these caches (ld.global.cg), so that
+A GPU's first-level caches keep nothing between launches. Loads in `vectors` bypass these caches (ld.global.cg), to make
 several passes in one launch behave like separate launches.
 """
 
@@ -22,11 +22,10 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# BLOCK: number of threads per block. UNROLL: number of loads from each operand that a thread starts before it waits for
-# their data. WIDTH: bytes per load.
+# BLOCK: threads per block. UNROLL: loads from each operand that a thread starts before it waits for their data. WIDTH:
+# bytes per load.
 BLOCK, UNROLL, WIDTH = 256, 4, 16
-# Number of blocks that every multiprocessor can hold at once, because it has room for at least 1,024 threads with 64
-# registers each.
+# Blocks that every multiprocessor can hold at once: it has room for at least 1,024 threads with 64 registers each.
 RESIDENT = 4
 
 OPTIONS = tuple(
@@ -95,7 +94,7 @@ TYPES(add, Add)
 TYPES(triad, Triad)
 """
 
-# C types of the number formats, which are part of the kernels' names.
+# C types for the number formats, which are part of the kernels' names.
 _TYPES = {Dtype.FLOAT32: "float", Dtype.FLOAT64: "double"}
 
 
@@ -113,9 +112,9 @@ def vector_kernel(op: str, dtype: Dtype, device: Device) -> Callable[..., None]:
         if any(array.data_ptr() % WIDTH for array in (c, a, b)):
             raise ValueError(f"accesses of {WIDTH} bytes need arrays that start on a multiple of that")
         tiles = max(1, -(-c.numel() // (UNROLL * BLOCK * WIDTH // dtype.itemsize)))
-        # For one pass, launch a block per tile, so that fast multiprocessors can process more tiles. For several
-        # passes, launch no more blocks than run at once. Any further block would begin its first pass only after an
-        # earlier block has finished all its passes.
+        # For one pass, launch a block per tile, to let fast multiprocessors process more tiles. For several passes,
+        # launch no more blocks than run at once. Any further block would have to wait until an earlier block has
+        # finished all its passes.
         blocks = tiles if passes == 1 else min(tiles, resident_blocks)
         launch(blocks, BLOCK, c, a, b, np.int64(c.numel()), np.int64(passes))
 

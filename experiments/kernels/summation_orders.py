@@ -1,4 +1,4 @@
-"""Matrix products that compute their cells, or add the terms of a cell, in different orders."""
+"""Matrix products that compute their cells, or add the terms in a cell, in different orders."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from experiments.workload import Unsupported
 if TYPE_CHECKING:
     import torch
 
-BLOCK = 32  # number of terms per block in a blocked sum
+BLOCK = 32  # terms per block in a blocked sum
 
 
 def visit_cells(a: Any, bt: Any, c: Any, cells: Any, zero: Any) -> None:
-    """Compute cells of c = a @ bt.T in the order of `cells`, each by a sequential dot product.
+    """Compute cells in c = a @ bt.T in the order that `cells` gives, each by a sequential dot product.
 
     Shapes: a (m, k), bt (n, k), c (m, n). cells: numbers i*n + j for row i and column j. zero: the number 0 in the
     operands' format.
@@ -48,7 +48,7 @@ _REAL = {"float32": "float", "float64": "double"}
 
 
 def product_by_cells(a: torch.Tensor, b: torch.Tensor, cells: torch.Tensor, threads: int) -> torch.Tensor:
-    """Return a @ b, with the cells computed in the order of `cells`.
+    """Compute the cells in a @ b in the order that `cells` gives.
 
     Shapes: a (m, k), b (k, n). cells: each number i*n + j once, for row i and column j. Each CPU thread takes a
     contiguous section of `cells`. Raises Unsupported for formats other than float32 and float64, and on a GPU without
@@ -90,7 +90,7 @@ def _visit_on_gpu(a: torch.Tensor, bt: torch.Tensor, c: torch.Tensor, cells: tor
 
 
 def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:
-    """Return three orders of all cell numbers i*n + j, by name: rows, columns (column by column) and random."""
+    """Return three orders of the cell numbers i*n + j, by name: rows, columns (column by column) and random."""
     import torch
 
     rows = torch.arange(m * n)
@@ -98,7 +98,7 @@ def cell_orders(m: int, n: int) -> dict[str, torch.Tensor]:
 
 
 def sequential_product(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -> torch.Tensor:
-    """Return a @ b, with each cell's products added one after the other in the order of the indices `terms`.
+    """Compute a @ b, with each cell's products added one after the other in the order that `terms` gives.
 
     Each product and each sum is rounded to the operands' format. Shapes: a (m, k), b (k, n).
     """
@@ -109,7 +109,7 @@ def sequential_product(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -
 
 
 def blocked_product(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> torch.Tensor:
-    """Return a @ b, where each cell adds sums over blocks of `block` terms; rounded as in `sequential_product`."""
+    """Compute a @ b, where each cell adds sums over blocks of `block` terms; rounded as in `sequential_product`."""
     k = a.shape[1]
     starts = range(0, k, block)
     parts = (sequential_product(a, b, range(start, min(start + block, k))) for start in starts)
@@ -117,7 +117,7 @@ def blocked_product(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> tor
 
 
 def pairwise_product(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int | None = None) -> torch.Tensor:
-    """Return a @ b by pairwise summation of the terms from `start` to `end`, which are halved down to single terms.
+    """Compute a @ b by pairwise summation: the terms from `start` to `end` are halved down to single terms.
 
     Rounds as `sequential_product` does. Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition,
     section 4.1.
@@ -132,9 +132,9 @@ def pairwise_product(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int 
 def split_product(
     product: Callable[[Any, Any], torch.Tensor], a: torch.Tensor, b: torch.Tensor, parts: int
 ) -> torch.Tensor:
-    """Return a @ b as a sum of `parts` matrix products, each over a section of the inner dimension.
+    """Compute a @ b as a sum of `parts` matrix products, each over a section of the inner dimension.
 
-    product: computes the matrix product of two sections, rounded to the operands' format.
+    product: multiplies two matrices, and rounds to the operands' format.
     """
     import torch
 
@@ -150,10 +150,10 @@ def _sum_parts(parts: Iterator[torch.Tensor]) -> torch.Tensor:
 
 
 def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Return a @ b for float64 operands, as accurate as if computed with twice the precision and rounded once.
+    """Compute a @ b for float64 operands, as accurate as if computed with twice the precision and rounded once.
 
     Source: Ogita, Rump & Oishi 2005, "Accurate sum and dot product", algorithm 5.3 (Dot2), here for all cells at once.
-    Products are split by the method of Dekker and Veltkamp.
+    Products are split by Dekker and Veltkamp's method.
     """
     import torch
 
@@ -171,7 +171,7 @@ def dot2(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _split_halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Split x into two float64 halves whose products with the halves of other numbers are exact."""
+    """Split x into two float64 halves whose products with other numbers' halves are exact."""
     scaled = x * (2.0**27 + 1)
     high = scaled - (scaled - x)
     return high, x - high

@@ -1,9 +1,9 @@
 """Kernels in WGSL through wgpu and Vulkan, without CUDA.
 
-WebGPU runs untrusted programs, so its compiler adds checks. It bounds the iterations of each loop and clamps indices
-into workgroup memory. It clamps indices into buffers only if the driver does not check them. `checked=False` drops
-these checks, which native Vulkan does not add either. Even then, the driver checks buffer accesses, because wgpu
-requests this, and workgroup memory is cleared before a workgroup starts.
+WebGPU runs untrusted programs, so its compiler adds checks. It limits each loop's iterations and clamps indices into
+workgroup memory. It clamps indices into buffers only if the driver does not check them. `checked=False` drops these
+checks, which native Vulkan does not add either. Even then, the driver checks buffer accesses, because wgpu requests
+this, and workgroup memory is cleared before a workgroup starts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from experiments.workload import Unsupported
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Size in bytes of the buffer by which `_match_by_memory` finds a device's adapter: the device's free memory drops by
-# about this size if the buffer is on the device.
+# Buffer size in bytes that `_match_by_memory` uses to find a device's adapter: the device's free memory drops by about
+# this size if the buffer is on the device.
 TELLING_BYTES = 1 << 28
-# Number of kernel launches per submission to the GPU's queue.
+# Kernel launches per submission to the GPU's queue.
 TOGETHER = 16
 _LIMITS = ("max-buffer-size", "max-storage-buffer-binding-size")
 _DRIVER = "containers have NVIDIA's with NVIDIA_DRIVER_CAPABILITIES=all; VK_DRIVER_FILES can name its nvidia_icd.json"
@@ -45,7 +45,7 @@ def adapters() -> tuple[Any, ...]:
 
 @cache
 def _enumerate_adapters() -> tuple[Any, ...]:
-    """Return Vulkan's adapters. The process has one instance of wgpu, which loads no other interface than Vulkan."""
+    """Return Vulkan's adapters. The process has one wgpu instance, which loads no interface except Vulkan."""
     try:
         import wgpu
         from wgpu.backends.wgpu_native import extras
@@ -109,7 +109,7 @@ class Vulkan:
         self._largest_buffer = min(self.device.limits[name] for name in _LIMITS)
 
     def buffer(self, data: NDArray[np.float32]) -> Any:
-        """Return a buffer with a copy of `data`, for kernels to read. Raises Unsupported if `data` is too large."""
+        """Copy `data` to a buffer for kernels to read. Raises Unsupported if `data` is too large."""
         import wgpu
 
         self._require_fit(data.nbytes)
@@ -172,8 +172,8 @@ class Kernel:
         """Return a callable that launches the kernel `count` times and waits for the last launch to end.
 
         bound: bind groups, which the launches use in rotation. Launches that write the same buffer run one after the
-        other. Each submission holds TOGETHER launches, so that the GPU can run them while the host encodes the next
-        launches, as with CUDA.
+        other. Each submission holds TOGETHER launches, to let the GPU run them while the host encodes the next, as with
+        CUDA.
         """
 
         def call() -> None:

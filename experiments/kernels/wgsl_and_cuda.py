@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 Name = Literal["naive", "tiled", "triad"]
 
-# WebGPU's limit for the number of blocks along one axis of a grid.
+# WebGPU's limit for blocks along one grid axis.
 MOST_BLOCKS = 65535
 
 _TILE_PRODUCT = "\n        ".join(f"sum = fma(left[y][{i}], right[{i}][x], sum);" for i in range(TILE))
 
-# For a product, `sizes` holds m, n and k. For the triad, the first number in `sizes` is the array length.
+# For a product, `sizes` holds m, n and k. For the triad, the first number is the array length.
 WGSL = f"""
 @group(0) @binding(0) var<storage, read> a: array<f32>;
 @group(0) @binding(1) var<storage, read> b: array<f32>;
@@ -79,7 +79,7 @@ fn triad(
 
 
 def wgsl_sizes(name: Name, n: int) -> tuple[int, int, int]:
-    """Return the WGSL text's sizes for a product of two n x n matrices, or a triad over n elements."""
+    """Return the sizes to pass to the WGSL kernel for two n x n matrices, or for a triad over n elements."""
     return (n, 1, 1) if name == "triad" else (n, n, n)
 
 

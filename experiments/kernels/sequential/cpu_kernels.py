@@ -22,8 +22,8 @@ _COMMA, _NEWLINE, _MARK = b',\n"'
 def _opaque(_context: Any, value: types.Type) -> Any:
     """Return `value` unchanged, through an empty assembly block that the compiler may not remove or move up.
 
-    In the arms of a branch, this block keeps LLVM from computing both arms and selecting a result by a conditional
-    move, and from running several steps at once in a vector.
+    In a branch, this block keeps LLVM from computing both arms and selecting a result by a conditional move, and from
+    running several steps at once in a vector.
     """
 
     def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
@@ -111,7 +111,7 @@ class CpuChains(Chains):
 
     @classmethod
     def line_bytes(cls) -> int:
-        """Return the size that the C library reports, or 64 bytes, the size on nearly every core, if that is more."""
+        """Return the size that the C library reports, but at least 64 bytes, the size on nearly every core."""
         names = getattr(os, "sysconf_names", {})
         return max(64, os.sysconf("SC_LEVEL1_DCACHE_LINESIZE") if "SC_LEVEL1_DCACHE_LINESIZE" in names else 0)
 

@@ -105,7 +105,7 @@ class CudaChains(Chains):
 
     @classmethod
     def max_chains(cls, device: str, threads: int) -> int:
-        """Return the number of threads in all blocks that the GPU holds at once."""
+        """Count the threads in all blocks that the GPU holds at once."""
         import torch
 
         gpu = torch.cuda.get_device_properties(device)

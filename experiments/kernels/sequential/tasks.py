@@ -1,13 +1,13 @@
 """Inputs and expected results for the kernels, which are the same on every device.
 
-The expected results share no code with the kernels: they come from Python integers, the permutation from which the
-table was made, and the `csv` module.
+The expected results share no code with the kernels: they come from Python integers, the permutation used to make the
+table, and the `csv` module.
 
-The kernel `chase` visits all cache lines in a chain's section of the table in random order, and reads one entry per
-line. Prefetchers cannot guess the order, and the kernel visits all other lines before it returns to a line. The time
-per step as a function of the table size is lmbench's memory latency curve (McVoy & Staelin, USENIX 1996), the latency
-that programs see. This latency includes the page table walk if the table exceeds the memory that the core's TLBs cover.
-The table uses huge pages, with which the TLBs cover more memory.
+The kernel `chase` visits all cache lines in a chain's table section in random order, and reads one entry per line.
+Prefetchers cannot guess the order, and the kernel visits all other lines before it returns to a line. The time per
+step, plotted against table size, is lmbench's memory latency curve (McVoy & Staelin, USENIX 1996), the latency that
+programs see. It includes the page table walk if the table exceeds the memory that the core's TLBs cover. The table uses
+huge pages to let the TLBs cover more memory.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ from experiments.models.real_data import text_bytes
 from experiments.workload import Unsupported
 
 DATA = {"chain": ("random",), "chase": ("random",), "branches": ("predictable", "random"), "states": ("text",)}
-# Data word for predictable branches: four steps take one arm of the branch, and the next four steps the other arm.
+# Data word for predictable branches: four steps take one branch arm, and the next four the other.
 PATTERN = 0x0F0F0F0F
 HUGE_PAGE = 2 << 20
-# Number of fields per text record, a small number as in usual tables.
+# Fields per text record, a small number as in usual tables.
 FIELDS = 8
 
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """Input for `chains` chains of one kernel; `table` is the NumPy array that the kernel reads."""
+    """Input for `chains` chains in one kernel; `table` is the NumPy array that the kernel reads."""
 
     chains: int
     table: Any
 
     @abstractmethod
     def starts(self, random: np.random.Generator) -> Any:
-        """Draw a valid start for each chain, as an array of uint64 with the shape (chains,)."""
+        """Draw a valid start for each chain, as a uint64 array with the shape (chains,)."""
 
     @abstractmethod
     def expected_ends(self, starts: Any, steps: int) -> Any:
-        """Return the expected ends of the chains with these starts, as uint64 in the same shape.
+        """Compute the expected ends for chains with these starts, as uint64 in the same shape.
 
-        starts: the starts of all chains, or of some chains only.
+        starts: the starts for all chains, or for some only.
         """
 
 
@@ -70,7 +70,7 @@ class Chain(Task):
 
 @dataclass(frozen=True)
 class Chase(Task):
-    """Input for the kernel `chase`. A start is the index of a table entry in the chain's own section of the table.
+    """Input for the kernel `chase`. A start is the index of an entry in the chain's own table section.
 
     order: line numbers in the order of each chain's walk, shape (chains, lines). words: table entries per cache line.
     """
@@ -118,7 +118,7 @@ class Branches(Task):
 class States(Task):
     """Input for the kernel `states`. A start is the offset of a record's first byte.
 
-    The upper 32 bits of an end hold the number of completed fields, the lower 32 bits the number of completed records.
+    An end's upper 32 bits count the completed fields, the lower 32 bits the completed records.
     records: offsets of the records from which a walk stays within the table.
     """
 
@@ -144,9 +144,9 @@ def make_task(
 ) -> Task:
     """Return the input for a kernel.
 
-    data: one of the kinds of data in DATA[kernel]. footprint: size of the table in bytes, for all chains together.
-    steps: largest number of steps from a new start. line: the device's cache line size in bytes. Raises Unsupported for
-    data or footprints that the kernel does not support.
+    data: one of the kinds in DATA[kernel]. footprint: table size in bytes, for all chains together. steps: largest
+    number of steps from a new start. line: the device's cache line size in bytes. Raises Unsupported for data or
+    footprints that the kernel does not support.
     """
     if data not in DATA[kernel]:
         raise Unsupported(f"the kernel {kernel} works on {' or '.join(DATA[kernel])} data, not on {data}")
