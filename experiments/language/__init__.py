@@ -1,1 +1,1 @@
-"""GGUF files of language models in widely used shapes, and the runtimes that load these files."""
+"""GGUF files for language models in widely used shapes, and the runtimes that load them."""

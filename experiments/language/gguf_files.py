@@ -23,26 +23,26 @@ from experiments.language.shapes import Format, Shape, shapes
 from experiments.workload import HarnessError
 
 FOLDER = "STUDY_MODELS"
-# Version number in the names of kept files. Increase it whenever the content of the files changes, so that old files
-# are not used again.
+# Version number in the names of kept files. Increase it whenever the file content changes, to keep old files from being
+# used.
 _VERSION = 1
 _PREFIX = "study-model-"
-# Number of bytes that must stay free on the disk after a file is written.
+# Bytes that must stay free on the disk after a file is written.
 _SPARE = 500e6
-# Locks on temporary files, which this process holds until it ends.
+# Locks on temporary files, held until this process ends.
 _locks: list[int | None] = []
 
 
 def model_file(name: str, shape: Shape, kind: Format) -> Path:
-    """Return the path of the GGUF file for a shape and format; write the file if it does not exist.
+    """Return the path to the GGUF file for a shape and format; write the file if it does not exist.
 
-    name: the model's name, which becomes part of the file name. If the shape describes a user file, the path of this
+    name: the model's name, which becomes part of the file name. If the shape describes a user file, the path to that
     file is returned. Raises HarnessError if the disk has too little space, or if a kept file is damaged.
     """
     if shape.file and shape == shapes().get(name):
         return shape.file
-    # Write the reduced copy of a user file, which `token_check` needs, only to a temporary file: a kept copy would
-    # become wrong when the user file changes.
+    # Write the reduced copy of a user file (see `token_check`) only to a temporary file: a kept copy would become wrong
+    # when the user file changes.
     if not (folder := os.environ.get(FOLDER)) or shape.file:
         return _temporary_file(name, shape, kind)
     path = Path(folder) / f"{_PREFIX}{name}-{kind}-v{_VERSION}.gguf"
@@ -96,7 +96,7 @@ def _require_room(folder: Path, size: float) -> None:
 
 
 def file_bytes(shape: Shape, kind: Format) -> int:
-    """Return the number of bytes of all tensors in a file, without the vocabulary, which takes some more megabytes."""
+    """Sum the bytes of all tensors in a file, without the vocabulary, which takes a few more megabytes."""
     return sum(weights.tensor_bytes(tensor, kind, shape) for tensor in shape.tensors())
 
 
@@ -137,7 +137,7 @@ def _write_tensors(path: Path, shape: Shape, kind: Format) -> None:
     for tensor in tensors:
         writer.write_tensor_data(weights.tensor_values(tensor, kind, shape))
     writer.flush()
-    # Write the file to the disk now, so that the system does not do this during measurements.
+    # Write the file to the disk now, to keep the system from doing this during measurements.
     for file in writer.fout or ():
         os.fsync(file.fileno())
     writer.close()

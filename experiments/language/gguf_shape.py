@@ -1,4 +1,4 @@
-"""Reader for the tensors in GGUF files, and for the shapes of the models in user files."""
+"""Reader for the tensors in GGUF files, and for the model shapes in user files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def file_tensors(path: Path) -> dict[str, Any]:
 
 
 def describe_file(path: Path) -> dict[str, Any]:
-    """Return the shape and format of the model in a file, as a dictionary for JSON.
+    """Return the shape and format of a file's model, in a dictionary to write as JSON.
 
     Raises StudyError if the file is missing or damaged, or if this study does not support the model.
     """
@@ -79,7 +79,7 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def _rope_scaling(stored: dict[str, Any]) -> Scaling | None:
-    """Return Llama 3's scaling of rotary frequencies, or None if the file has no table of frequency divisors.
+    """Return Llama 3's rotary frequency scaling, or None if the file has no table of frequency divisors.
 
     The scaling's factor is the largest divisor in the table.
     """

@@ -14,12 +14,12 @@ from experiments.workload import Unsupported
 
 ABSENT = "llama-bench is not on PATH: install llama.cpp (https://github.com/ggml-org/llama.cpp)"
 GPU_BACKENDS = {"CUDA", "ROCm", "HIP", "Vulkan", "Metal", "MTL", "SYCL"}
-# Number of timed repeats per test. llama-bench adds a warm-up before the repeats.
+# Timed repeats per test. llama-bench adds a warm-up to them.
 REPEATS = 5
 
 
 def program_path() -> str | None:
-    """Return the path of llama-bench, or None if it is not on PATH."""
+    """Return the path to llama-bench, or None if it is not on PATH."""
     return shutil.which("llama-bench")
 
 
@@ -35,8 +35,7 @@ def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: 
         raise Unsupported(ABSENT)
     test = ["-p", "0", "-n", str(tokens), "-d", str(prompt)] if tokens else ["-p", str(prompt), "-n", "0"]
     layers = "0" if device.kind == "cpu" else "999"
-    # If the device is a CPU, exclude all GPUs: GPU builds would compute long prompts on a GPU even if all layers are on
-    # the CPU.
+    # For a CPU, exclude all GPUs: GPU builds would compute long prompts on a GPU even if all layers are on the CPU.
     limit = ["-dev", "none", "-t", str(threads)]
     if device.kind == "gpu":
         limit = ["-sm", "none", "-mg", device.name.partition(":")[2] or "0"]
@@ -50,7 +49,7 @@ def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: 
 def _parse_seconds(text: str, device: Device, tokens: int) -> list[float]:
     """Return the times in llama-bench's JSON output `text`.
 
-    Raises RuntimeError if the output has no times, Unsupported if this build of llama-bench does not support the GPU.
+    Raises RuntimeError if the output has no times, Unsupported if this llama-bench build does not support the GPU.
     """
     try:
         answers: list[Mapping[str, Any]] = json.loads(text)

@@ -1,4 +1,4 @@
-"""Client for a runtime's own server: it starts the server with a GGUF file, sends requests, and stops the server."""
+"""Client for a runtime's own server: it starts the server with a GGUF file, sends requests to it, and stops it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ START_S = 60.0
 class Server:
     """Server process that listens on a loopback port.
 
-    letter: token id of `simulated_users.LETTER` in the vocabulary of the server's model.
+    letter: token id of `simulated_users.LETTER` in the model's vocabulary.
     """
 
     def __init__(self, child: Child, log: IO[bytes]) -> None:
@@ -70,7 +70,7 @@ class Server:
         return f": {lines[-1].strip()[:200]}" if lines else ""
 
     def next_tokens(self, prompts: list[Ids]) -> list[NextTokens]:
-        """Send a request for each prompt, all at the same time, and return the candidate next tokens of each prompt.
+        """Send a request for each prompt, all at the same time, and return the candidate next tokens for each.
 
         Raises HarnessError if the server has ended, RuntimeError if its answer lacks the probabilities.
         """

@@ -1,4 +1,4 @@
-"""Language model runtimes inside this process; each of them loads a GGUF file, prefills prompts and decodes tokens."""
+"""Language model runtimes inside this process; each loads a GGUF file, prefills prompts and decodes tokens."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from experiments.devices import Device
 from experiments.language.shapes import Shape
 from experiments.workload import Unsupported
 
-# Token id of the letter "a" in the vocabulary of the files from `gguf_files`.
+# Token id of the letter "a" in the files from `gguf_files`.
 LETTER = ord("a")
 Ids = NDArray[np.int64]
-# Token ids of the candidates for the next token, and the log probability of each candidate.
+# Token ids of the candidates for the next token, and their log probabilities.
 NextTokens = tuple[Ids, NDArray[np.float64]]
 
 
@@ -40,13 +40,13 @@ class Runtime(ABC):
 
     @abstractmethod
     def prefill(self, prompt: Ids) -> None:
-        """Process all tokens of a prompt, without use of cached tokens, and predict the next token."""
+        """Process all tokens of a prompt, without cached tokens, to predict the next token."""
 
     @abstractmethod
     def decode(self, prompt: Ids, count: int) -> None:
         """Decode `count` tokens one by one, where the first input is the prompt's last token.
 
-        The earlier tokens of the prompt come from the cache if the previous call had the same prompt.
+        The prompt's earlier tokens come from the cache if the previous call had the same prompt.
         """
 
     @abstractmethod
@@ -84,8 +84,7 @@ class LlamaCppPython(Runtime):
         settings = llama_cpp.llama_context_default_params()
         settings.n_ctx = settings.n_batch = self.context
         settings.n_threads = settings.n_threads_batch = self.threads
-        # If the device is a CPU, forbid the use of a GPU: GPU builds would compute long prompts on a GPU even if all
-        # layers are on the CPU.
+        # For a CPU, forbid use of a GPU: GPU builds would compute long prompts on it even if all layers are on the CPU.
         settings.op_offload = self.device.kind == "gpu"
         self.llama_context = llama_cpp.llama_init_from_model(self.model, settings)
         if not self.llama_context:
@@ -166,7 +165,7 @@ class XLlamaCpp(Runtime):
 
     def next_tokens(self, prompt: Ids) -> NextTokens:
         # Force the next token to be the letter by a bias, because the server returns no probabilities if the token is
-        # only a part of a character. The returned probabilities do not include the bias.
+        # only part of a character. The returned probabilities do not include the bias.
         answer = self._complete(prompt, 1, cache_prompt=False, n_probs=self.MOST, logit_bias=[[LETTER, 1e3]])
         likely = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
         return np.array([token["id"] for token in likely]), np.array([token["logprob"] for token in likely])
@@ -176,7 +175,7 @@ class XLlamaCpp(Runtime):
 
 
 class OpenVinoGenAi(Runtime):
-    """Runtime OpenVINO, by openvino-genai, which reads GGUF files and chooses the number formats of the computation."""
+    """Runtime OpenVINO, by openvino-genai, which reads GGUF files and chooses the number formats itself."""
 
     def load(self, path: Path) -> None:
         _require_cpu(self.device, "openvino-genai")
@@ -218,7 +217,7 @@ class OpenVinoGenAi(Runtime):
 
 
 class Transformers(Runtime):
-    """Runtime PyTorch: a network of the library Transformers with a static cache, in the file's 16-bit format."""
+    """Runtime PyTorch: a Transformers network with a static cache, in the file's 16-bit format."""
 
     captured = False
 
@@ -278,7 +277,7 @@ class CapturedTransformers(Transformers):
 
 
 def random_prompt(tokens: int) -> Ids:
-    """Draw a prompt of `tokens` random token ids from 0 to 255, which stand for bytes in the files of `gguf_files`."""
+    """Draw a prompt of `tokens` random ids from 0 to 255, which stand for bytes in the files from `gguf_files`."""
     return np.random.default_rng().integers(0, 256, tokens)
 
 

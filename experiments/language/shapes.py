@@ -1,4 +1,4 @@
-"""Shapes of language models from public configurations, with their tensors, numbers of parameters and FLOP."""
+"""Language model shapes from public configurations, with their tensors, parameter counts and FLOP."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Shape:
     source: address of the public configuration, or the user's name for the model.
     architecture: name in GGUF and Transformers; `qwen2` is `llama` with biases for queries, keys and values.
     kv_heads: number of heads for keys and values. tied: True if the output layer uses the embedding table.
-    scaling: scaling of the rotary frequencies; None without scaling.
+    scaling: rotary frequency scaling; None without scaling.
     file: user file with the weights; None for random weights.
     """
 
@@ -81,12 +81,12 @@ class Shape:
 
     @property
     def parameters(self) -> int:
-        """Number of weights and biases, without the table of rotary frequencies."""
+        """Number of weights and biases, without the rotary frequency table."""
         return sum(tensor.size for tensor in self.tensors() if tensor.name != "rope_freqs.weight")
 
     @property
     def config(self) -> dict[str, Any]:
-        """Fields for a configuration in the library Transformers."""
+        """Fields to set in a Transformers configuration."""
         rope: dict[str, Any] = {"rope_type": "default", "rope_theta": self.rope_base}
         if self.scaling:
             rope |= {"rope_type": "llama3", **asdict(self.scaling)}
@@ -98,7 +98,7 @@ class Shape:
         }  # fmt: skip
 
     def flop(self, tokens: int, before: int = 0) -> float:
-        """Return the FLOP of the matrix products for `tokens` tokens after `before` earlier tokens.
+        """Count the FLOP of the matrix products to process `tokens` tokens after `before` earlier tokens.
 
         A multiply-add counts as 2 FLOP. Attention is causal, and the output layer is computed for the last token only.
         """
@@ -108,7 +108,7 @@ class Shape:
         return 2.0 * (matrices * tokens + attention + self.vocabulary * self.width)
 
     def cache_bytes(self, tokens: int) -> int:
-        """Return the size in bytes of a KV cache for `tokens` tokens in float16, llama.cpp's default format."""
+        """Return the byte size of a KV cache for `tokens` tokens in float16, llama.cpp's default format."""
         return 2 * 2 * self.layers * self.kv_heads * self.head_width * tokens
 
 
@@ -116,7 +116,7 @@ class Shape:
 class Tensor:
     """Name and shape of a tensor in a GGUF file.
 
-    shape: (rows, columns), or (columns,) for a vector. layer: number of the tensor's layer; None outside the layers.
+    shape: (rows, columns), or (columns,) for a vector. layer: the tensor's layer number; None outside the layers.
     """
 
     name: str
@@ -141,7 +141,7 @@ _LLAMA_3 = (128256, 131072, 500000.0, 1e-5)
 SHAPES: dict[str, Shape] = {
     # This shape is for tests only.
     "llama-tiny": Shape("", "llama", 8, 256, 512, 8, 2, 32, 512, 512, 10000.0, 1e-5, True, Scaling(8.0)),
-    # This is the shape of Qwen2.5-0.5B, because Llama has no model of this size.
+    # This is Qwen2.5-0.5B's shape, because Llama has no model of this size.
     "llama-0.5b": Shape(
         "https://huggingface.co/Qwen/Qwen2.5-0.5B/blob/main/config.json",
         "qwen2", 24, 896, 4864, 14, 2, 64, 151936, 32768, 1000000.0, 1e-6, True,
@@ -162,7 +162,7 @@ SHAPES: dict[str, Shape] = {
 
 
 def shapes() -> dict[str, Shape]:
-    """Return the built-in shapes and the shapes of user files, by name."""
+    """Return the built-in shapes and those from user files, by name."""
     return _shapes(user_models.models_json())
 
 

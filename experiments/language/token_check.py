@@ -1,4 +1,4 @@
-"""Check of a runtime's token probabilities on a model with only two layers, with Transformers as the reference."""
+"""Check of a runtime's token probabilities on a model with only two layers, compared to Transformers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from experiments.devices import Device
 from experiments.language import gguf_files, runtimes
 from experiments.language.shapes import Format, Shape, shapes
 
-# Number of layers and vocabulary size of the checked model, which otherwise has the widths, heads and number formats of
-# the full model. Two layers are enough, because in Q4_K_M they contain all number types of the full model. A smaller
-# vocabulary is enough, because all output rows are computed in the same way.
+# Layer count and vocabulary size of the checked model, which otherwise has the full model's widths, heads and number
+# formats. Two layers are enough to contain all number types in Q4_K_M. A smaller vocabulary is enough, because all
+# output rows are computed in the same way.
 LAYERS, VOCABULARY = 2, 4096
 PROMPTS, TOKENS, CONTEXT = 6, 16, 64
 # Largest accepted logit error. llama.cpp rounds the inputs of products to 8 bits, in blocks of 32 or 256 values. For
@@ -26,7 +26,7 @@ TOLERANCE = 0.06
 
 
 def checked_shape(model: str) -> Shape:
-    """Return a model's shape with the reduced number of layers and the reduced vocabulary of the check."""
+    """Return a model's shape, with layers and vocabulary reduced for the check."""
     shape = shapes()[model]
     return replace(shape, layers=min(shape.layers, LAYERS), vocabulary=min(shape.vocabulary, VOCABULARY))
 
@@ -42,7 +42,7 @@ def _reference(model: str, kind: Format) -> Any:
 
 
 def runtime_logit_error(model: str, kind: Format, backend: str, device: Device, threads: int) -> float:
-    """Load the reduced model in a runtime and return the `logit_error` of the runtime's answers."""
+    """Load the reduced model in a runtime and return the `logit_error` of its answers."""
     shape = checked_shape(model)
     path = gguf_files.model_file(f"{model}-checked", shape, kind)
     runtime = runtimes.RUNTIMES[backend](path, shape, device, threads, CONTEXT)
@@ -57,9 +57,9 @@ def logit_error(
 ) -> float:
     """Return the root mean square error of log probabilities, relative to their standard deviation in the reference.
 
-    next_tokens: function that runs the reduced model and returns, for each prompt (tokens,), the candidates for the
-    next token and their log probabilities. The prompts are new and random. The reference is Transformers in float32,
-    with weights that gguf reads from the same file. The result is nan if a log probability is nan.
+    next_tokens: runs the reduced model and returns, for each prompt (tokens,), the candidates for the next token and
+    their log probabilities. The prompts are new and random. The reference is Transformers in float32, with weights that
+    gguf reads from the same file. The result is nan if a log probability is nan.
     """
     from experiments.language.transformers_reference import next_logits
 

@@ -1,4 +1,4 @@
-"""Networks of the library Transformers with weights from GGUF files, which give reference logits for other runtimes."""
+"""Transformers networks with weights from GGUF files, to give reference logits for other runtimes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OUTSIDE = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "ou
 
 
 def model_config(shape: Shape) -> Any:
-    """Return the configuration in Transformers for a shape."""
+    """Convert a shape to a Transformers configuration."""
     from transformers import LlamaConfig, Qwen2Config
 
     return (Qwen2Config if shape.architecture == "qwen2" else LlamaConfig)(**shape.config)
@@ -66,8 +66,8 @@ def _transformers_name(name: str) -> str:
 def _reorder_heads(name: str, values: NDArray[Any], shape: Shape) -> NDArray[Any]:
     """Return a tensor's values with the rows in the order that Transformers expects.
 
-    Rotary position encoding rotates pairs of rows of queries and keys. In each head, GGUF files for `llama` store the
-    two rows of a pair side by side, but Transformers stores the first rows of all pairs before the second rows (see the
+    Rotary position encoding rotates pairs of rows of queries and keys. In each head, GGUF files for `llama` store
+    paired rows side by side, but Transformers stores the first rows of all pairs before the second rows (see the
     function permute in llama.cpp's conversion script).
     """
     if shape.architecture != "llama" or not any(part in name for part in ("attn_q.", "attn_k.")):

@@ -1,4 +1,4 @@
-"""Weights in GGUF's number formats. Random weights come from a pool of random blocks, with one pool per format."""
+"""Weights in GGUF's number formats. Random weights come from pools of random blocks, one per format."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from experiments.language import gguf_shape
 from experiments.language.shapes import Format, Shape, Tensor
 from experiments.workload import Dtype, Unsupported
 
-# Standard deviation of random weights, equal to "initializer_range" in the public configurations of all shapes.
+# Standard deviation of random weights, equal to "initializer_range" in all public configurations.
 DEVIATION = 0.02
-# Number of blocks in a pool. The number is prime, so that a row of a tensor comes again only after this many rows.
+# Blocks per pool. The number is prime, so a tensor's row comes again only after this many rows.
 POOL_BLOCKS = 262_139
-# Replacement for each type with 256 weights per block if the length of a row is not a multiple of 256. The replacements
-# have 32 weights per block, as in tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
+# Replacement for each type with 256 weights per block if the row length is not a multiple of 256. The replacements have
+# 32 weights per block, as in tensor_type_fallback in llama.cpp's src/llama-quant.cpp.
 _FALLBACK = {Type.Q4_K: Type.Q5_0, Type.Q6_K: Type.Q8_0}
 _FLOATS = {"F16": Type.F16, "BF16": Type.BF16}
 
@@ -82,7 +82,7 @@ def tensor_bytes(tensor: Tensor, kind: Format, shape: Shape) -> int:
 
 
 def bytes_per_token(kind: Format, shape: Shape) -> int:
-    """Return the number of bytes of weights that a runtime reads to decode a token.
+    """Count the bytes of weights that a runtime reads to decode a token.
 
     These are all tensors, but only one row of the embedding table if the output layer does not use this table.
     """
@@ -95,7 +95,7 @@ def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
     """Return a tensor's values as in a file: bytes (rows, bytes per row), or float32 (columns,) for a vector.
 
     Random weights have the mean 0 (norm weights have the mean 1) and the standard deviation DEVIATION. Equal arguments
-    give equal weights. For a user file, return the first rows of its tensor, as many as `tensor` has.
+    give equal weights. For a user file, return its tensor's first rows, as many as `tensor` has.
     """
     if shape.file:
         return gguf_shape.file_tensors(shape.file)[tensor.name].data[: tensor.shape[0]]
@@ -117,11 +117,11 @@ def tensor_values(tensor: Tensor, kind: Format, shape: Shape) -> NDArray[Any]:
 
 @cache
 def _block_pool(kind: Type) -> NDArray[np.uint8]:
-    """Return a pool of random blocks, shape (blocks, bytes per block).
+    """Make a pool of random blocks, shape (blocks, bytes per block).
 
     The blocks contain normally distributed values, quantised by gguf. gguf cannot quantise to Q4_K and Q6_K. In these
-    types, the quants (the integers that stand for weights) and the scales within a block are random bits, and the scale
-    of the whole block sets the standard deviation.
+    types, the quants (the integers that stand for weights) and the scales within a block are random bits, and the whole
+    block's scale sets the standard deviation.
     """
     draw = np.random.default_rng(int(kind))
     if kind not in (Type.Q4_K, Type.Q6_K):
@@ -134,7 +134,7 @@ def _block_pool(kind: Type) -> NDArray[np.uint8]:
     if kind is Type.Q4_K:
         # In Q4_K, weight = d * scale * quant - dmin * minimum. Quants are 0 to 15 (mean 7.5, standard deviation 4.61),
         # and scales are 0 to 63 (root mean square 36.4). Here each minimum equals its scale, and dmin is 7 to 8 times d
-        # at random: the mean weight is 0, but weights of exactly 0 are rare, as in real files.
+        # at random: the mean weight is 0, but exact zeros are rare, as in real files.
         scale = DEVIATION / (36.37 * 4.61)
         both = np.stack([np.full(POOL_BLOCKS, scale), scale * draw.uniform(7, 8, POOL_BLOCKS)], axis=1)
         blocks[:, 0:4] = both.astype("<f2").view(np.uint8)
