@@ -96,7 +96,7 @@ def _require_room(folder: Path, size: float) -> None:
 
 
 def file_bytes(shape: Shape, kind: Format) -> int:
-    """Sum the bytes of all tensors in a file, without the vocabulary, which takes a few more megabytes."""
+    """Sum the bytes of a file's tensors, without the vocabulary, which takes a few more megabytes."""
     return sum(weights.tensor_bytes(tensor, kind, shape) for tensor in shape.tensors())
 
 

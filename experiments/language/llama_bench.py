@@ -24,7 +24,7 @@ def program_path() -> str | None:
 
 
 def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: int) -> list[float]:
-    """Run llama-bench and return the seconds for each of REPEATS repeats.
+    """Run llama-bench and return the seconds for each repeat.
 
     If `tokens` is 0, a repeat processes a prompt with `prompt` tokens. Otherwise it decodes `tokens` tokens after this
     prompt, and the result is in seconds per decoded token. Raises Unsupported if llama-bench is absent or does not

@@ -133,7 +133,7 @@ class LlamaCppPython(Runtime):
 class XLlamaCpp(Runtime):
     """Runtime llama.cpp, by calls to its server without HTTP, from xllamacpp's wheels for any processor with AVX2."""
 
-    # Number of candidates for the next token that a request asks for.
+    # Candidates for the next token that a request asks for.
     MOST = 2000
 
     def load(self, path: Path) -> None:

@@ -82,7 +82,7 @@ def tensor_bytes(tensor: Tensor, kind: Format, shape: Shape) -> int:
 
 
 def bytes_per_token(kind: Format, shape: Shape) -> int:
-    """Count the bytes of weights that a runtime reads to decode a token.
+    """Count the weight bytes that a runtime reads to decode a token.
 
     These are all tensors, but only one row of the embedding table if the output layer does not use this table.
     """
@@ -148,7 +148,7 @@ def _block_pool(kind: Type) -> NDArray[np.uint8]:
 
 
 def free_pools() -> None:
-    """Free the memory of all pools, up to 150 MB."""
+    """Free all pools, which take up to 150 MB."""
     _block_pool.cache_clear()
 
 

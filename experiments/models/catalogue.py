@@ -13,14 +13,14 @@ from experiments.language.shapes import SHAPES
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of weights and operations in a network.
+    """Weight and operation counts for a network.
 
     parameters: number of weights. macs: multiply-adds per sample in the forward pass.
-    first_macs: multiply-adds per sample in the first product of the forward pass.
+    first_macs: multiply-adds per sample in the forward pass's first product.
     output: (rows, columns) of the output for one sample.
-    trained: number of weights that a training step changes; None if it changes all weights.
-    step_macs: multiply-adds per sample in a training step; None if the gradients of a product's inputs and of its
-        weights each take as many multiply-adds as the product.
+    trained: number of weights that a training step changes; None if it changes all.
+    step_macs: multiply-adds per sample in a training step; None if the gradients for a product's inputs and weights
+        each take as many multiply-adds as the product.
     """
 
     parameters: int
@@ -35,17 +35,17 @@ class Counts:
 class Network:
     """Network, defined by a Transformers class, changes to its default configuration, and an input.
 
-    model: name of the Transformers class. config: changes to its default configuration.
-    kind: kind of the input. shape: shape of one sample: (channels, height, width) of an image, (length,) of tokens,
+    model: Transformers class name. config: changes to its default configuration.
+    kind: input kind. shape: shape of one sample: (channels, height, width) of an image, (length,) of tokens,
         or (bands, frames) of a spectrum.
     decoder: number of tokens that the decoder gets; 0 for networks without a separate decoder.
-    output: name of the field in the network's result that is used as output.
-    source: address of the published configuration, or the name of a user network.
+    output: field in the network's result to use as output.
+    source: address of the published configuration, or a user network's name.
     counts: network sizes; None if they have to be counted first.
     activation_bytes: bytes per sample that a training step in float32 saves for the backward pass; None if they have to
         be counted first.
-    damped: end of the names of the norm weights at the end of residual branches.
-    adapters: rank of the adapters (LoRA) that are trained; 0 if all weights are trained.
+    damped: suffix in the names of the norm weights that end residual branches.
+    adapters: rank of the adapters (LoRA) to train; 0 to train all weights.
     """
 
     model: str
@@ -72,7 +72,7 @@ class Network:
         )
 
 
-# Names of the networks in `experiments.models.small_networks`.
+# Networks in `experiments.models.small_networks`.
 SMALL = (
     "mlp", "cnn", "resnet", "wide-resnet", "lstm-32", "lstm-128", "lstm-512", "gpt-1m", "nanogpt-cpu", "nanogpt",
 )  # fmt: skip
@@ -190,7 +190,7 @@ NETWORKS = {
 
 
 def networks() -> dict[str, Network]:
-    """Return the networks of the catalogue and the user's networks, by name."""
+    """Return the networks in the catalogue and the user's networks, by name."""
     return _networks(user_models.models_json())
 
 

@@ -20,17 +20,17 @@ Call = Callable[..., Any]
 def compile_call(call: Call, threads: int, first_call: Callable[[Call], object], **options: Any) -> Call:
     """Compile `call` with `torch.compile` and return the compiled function.
 
-    first_call: calls the compiled function once, with the shapes for which it is compiled. threads: number of CPU
-    threads; 0 on a GPU. options: settings for inductor, the compiler. Raises Unsupported if the compilation fails; the
-    message names packages to install.
+    first_call: calls the compiled function once, with the shapes for which it is compiled. threads: CPU threads; 0 on a
+    GPU. options: settings for inductor, the compiler. Raises Unsupported if the compilation fails; the message names
+    packages to install.
     """
     from torch._dynamo.exc import TorchDynamoException
 
     _link_path_without_spaces()
-    # Drop the compiled functions of earlier measurements, because torch.compile silently stops compiling when their
-    # number exceeds a limit.
+    # Drop compiled functions from earlier measurements, because torch.compile silently stops compiling when there are
+    # too many.
     torch._dynamo.reset()
-    # Set the thread count before compilation, because inductor writes it into the code of CPU kernels.
+    # Set the thread count before compilation, because inductor writes it into the CPU kernels' code.
     inductor_options: Mapping[str, Any] = {**options, **({"cpp.threads": threads} if threads else {})}
     compiled: Call = torch.compile(call, dynamic=False, options=dict(inductor_options))
     try:
@@ -63,7 +63,7 @@ def _link_path_without_spaces() -> None:
 
 
 def _remedy(refusal: str) -> str:
-    """Return advice to the user for an error message of the compiler."""
+    """Return advice to the user for a compiler error message."""
     lower = refusal.lower()
     if "triton" in lower:
         return "it needs Triton, and a GPU that Triton knows (compute capability 7.0)"

@@ -1,7 +1,7 @@
 """Batches of real samples for a training loop.
 
-Samples are in memory, or are decoded when they are needed. The batches are prepared by this process, or by the worker
-processes of PyTorch's DataLoader.
+Samples are in memory, or are decoded when they are needed. The batches are prepared by this process, or by PyTorch's
+DataLoader in worker processes.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
 
 Batch = tuple[Tensor, Tensor]
 
-# Number of batches that the source `preloaded` copies to the device once, and then repeats in order.
+# Batches that the source `preloaded` copies to the device once, and then repeats in order.
 PRELOADED = 8
-# Number of samples that the sampler draws, so large that no training loop reaches the end.
+# Samples that the sampler draws, too many for any training loop to reach the end.
 ENDLESS = 2**40
-# Number of samples that the source `memory` holds.
+# Samples that the source `memory` holds.
 HELD = 64
 # Bytes of text per compressed piece, before compression.
 PIECE = 1 << 16
-# Area of the smallest random crop, as a fraction of the photograph's area (Szegedy et al. 2015, section 6).
+# Smallest area of a random crop, as a fraction of the photograph's area (Szegedy et al. 2015, section 6).
 LEAST_AREA = 0.08
-# If a worker fails and less shared memory than this (in bytes) is free, the error message mentions shared memory.
-# Containers get only half of this by default.
+# If a worker fails and less shared memory than this (in bytes) is free, the error message mentions shared memory. By
+# default, containers get only half of this.
 LEAST_SHARED = 2**27
-# DECODED: number of samples per timing in `sample_times`. TIMES: number of timings.
+# DECODED: samples per timing in `sample_times`. TIMES: number of timings.
 DECODED, TIMES = 16, 8
 
 
@@ -68,8 +68,8 @@ class Samples(Dataset[Batch]):
         """Return the fraction of samples in a batch that cannot come from this dataset; 1 if the decoder is wrong."""
 
     def __getstate__(self) -> dict[str, Any]:
-        # Send NumPy arrays to the workers, because PyTorch would move tensors into shared memory, of which containers
-        # have little.
+        # Send NumPy arrays to the workers, because PyTorch would move tensors to shared memory, which is scarce in
+        # containers.
         return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in vars(self).items()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -175,7 +175,7 @@ class Words(Samples):
 
     To prepare a sample, a piece is decompressed and normalised, its words are hashed to ids, and `length` successive
     words are chosen at random. vocabulary: number of word ids. classes: number of classes, where a piece's class is its
-    number modulo `classes`; if 0, the target of each word is the next word.
+    number modulo `classes`; if 0, each word's target is the next word.
     """
 
     def __init__(self, raw: bytes, length: int, vocabulary: int, classes: int) -> None:
@@ -226,7 +226,7 @@ def make_samples(source: str, entry: Entry) -> Samples:
 
 
 def _shared_memory_fault() -> str:
-    """Return the end of an error message, with a remedy, if shared memory is missing or nearly full; '' otherwise."""
+    """Return an error message's end, with a remedy, if shared memory is missing or nearly full; '' otherwise."""
     place = Path("/dev/shm")
     try:
         free = shutil.disk_usage(place).free
@@ -238,8 +238,8 @@ def _shared_memory_fault() -> str:
 def _worker_context(device: Device) -> Any:
     """Return the multiprocessing context for the workers; None for Python's default.
 
-    With a GPU, a fork server starts the workers, because a fork of this process would copy locks that its threads hold.
-    The fork server imports this module in advance, so that workers start quickly.
+    With a GPU, a fork server starts the workers, because forking this process would copy locks that its threads hold.
+    The fork server imports this module in advance, to let workers start quickly.
     """
     if device.kind == "cpu" or "forkserver" not in multiprocessing.get_all_start_methods():
         return None
@@ -249,9 +249,9 @@ def _worker_context(device: Device) -> Any:
 
 
 class Feed:
-    """Endless stream of batches, copied to the device.
+    """Endless batch stream, copied to the device.
 
-    workers: number of processes that prepare the batches; if 0, this process prepares them.
+    workers: number of processes to prepare the batches; 0 to prepare them in this process.
     """
 
     def __init__(self, entry: Entry, batch: int, source: str, workers: int, device: Device) -> None:
@@ -307,7 +307,7 @@ class Feed:
         return self._to_device(*batch)
 
     def error(self) -> float:
-        """Take the next two batches, and return the larger `wrong_share` of the two."""
+        """Take the next two batches, and return the larger `wrong_share`."""
         if self.samples is None:
             return 0.0
         batches = [[tensor.cpu() for tensor in self.next()] for _ in range(2)]

@@ -18,24 +18,24 @@ from experiments.devices.accelerator import first_line
 from experiments.models import real_data
 from experiments.models.catalogue import Counts, Network
 
-# Number of random values (16 MiB) that a CPU draws once and reuses for all weights, because drawing each weight would
-# take four times as long.
+# Random values (16 MiB) that a CPU draws once and reuses for all weights, because drawing each weight would take four
+# times as long.
 POOL = 1 << 22
-# Standard deviation of initial weights, as in BERT and GPT-2. The weights of a convolution have the standard deviation
-# 1 / sqrt(number of terms in a sum) instead, which preserves the magnitude of the activations.
+# Standard deviation of initial weights, as in BERT and GPT-2. Convolution weights have the standard deviation 1 /
+# sqrt(terms in a sum) instead, to preserve the activations' magnitude.
 DEVIATION = 0.02
-# Initial weight of the norms at the end of residual branches. Training usually starts with 0 (Goyal et al. 2017,
-# arXiv:1706.02677, section 5.1), but then the earlier layers of the branch would get no gradient to check. With 1,
-# rounding in bfloat16 would completely change the gradients of a network with 50 layers.
+# Initial weight for the norms at the end of residual branches. Training usually starts with 0 (Goyal et al. 2017,
+# arXiv:1706.02677, section 5.1), but then the branch's earlier layers would get no gradient to check. With 1, rounding
+# in bfloat16 would completely change the gradients in a network with 50 layers.
 DAMPED = 0.1
-# A vector whose name contains one of these words is an addend and gets random values. All other vectors are factors and
-# start at 1 or DAMPED. CLIP's class token is an addend: if it were all ones, the first norm would have no correct
-# digits in bfloat16.
+# A vector whose name contains one of these words is an addend and gets random values. All others are factors and start
+# at 1 or DAMPED. CLIP's class token is an addend: if it were all ones, the first norm would have no correct digits in
+# bfloat16.
 ADDED = ("bias", "embed", "token")
 
 
 class CatalogueModel(nn.Module):
-    """Transformers network with one input tensor, and one output tensor (rows, columns) with the rows of all samples.
+    """Transformers network with one input tensor, and one output tensor (rows, columns) with all samples' rows.
 
     A separate decoder gets the same tokens in every call. Dropout is off, so that gradients can be checked.
     optimiser: the usual optimiser for these networks.
@@ -159,7 +159,7 @@ def add_adapters(network: nn.Module, rank: int) -> None:
 
 
 class NormalPool:
-    """Source of normally distributed weights. On CPUs, which draw slowly, it reuses a pool of POOL values."""
+    """Generator for normally distributed weights. On CPUs, which draw slowly, it reuses a pool with POOL values."""
 
     def __init__(self) -> None:
         self.pool, self.start = torch.randn(POOL, device="cpu", dtype=torch.float32), 0
@@ -193,7 +193,7 @@ def draw_batch(spec: Network, size: int) -> tuple[Tensor, Tensor]:
 
 
 class ProductCounter(TorchDispatchMode):
-    """Mode that records the number of multiply-adds in each matrix product and convolution, in order of execution."""
+    """Mode that counts the multiply-adds in each matrix product and convolution, in execution order."""
 
     def __init__(self) -> None:
         super().__init__()

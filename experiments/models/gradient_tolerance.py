@@ -1,4 +1,4 @@
-"""Tolerances for the relative error of gradients, compared with float64."""
+"""Tolerances for gradient errors, relative to float64."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from experiments.workload import Dtype, Unsupported
 # Largest accepted error for most networks, relative to the norm of all gradients. It allows for rounding in about a
 # hundred successive operations, each with at most the error in Dtype.matmul_tolerance.
 SMOOTH = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1}
-# Largest accepted error for networks with 19 or more ReLUs after batch norm. In every layer, rounding moves a fraction
-# of the units across the ReLU's kink, which changes their whole gradient. This fraction is proportional to the rounding
-# error, so the gradient error grows with the square root of the rounding error. For any batch size and width, the
-# measured error is 0.3 in bfloat16, from which the square root predicts 1e-3 in float32; the measured error there is up
-# to 6e-4. For ResNet-50, the measured errors are 0.08 in bfloat16 and 3e-4 in float32.
+# Largest accepted error for networks with 19 or more ReLUs after batch norm. In every layer, rounding moves some units
+# across the ReLU's kink, which changes their whole gradient. Their fraction is proportional to the rounding error, so
+# the gradient error grows with that error's square root. For any batch size and width, the measured error is 0.3 in
+# bfloat16, from which the square root predicts 1e-3 in float32; the measured error there is up to 6e-4. For ResNet-50,
+# the measured errors are 0.08 in bfloat16 and 3e-4 in float32.
 KINKED = {Dtype.FLOAT32: 2e-3, Dtype.TF32: 0.25, Dtype.BFLOAT16: 0.5}
 
-# Networks whose gradients cannot be checked. Rounding alone causes a measured error of 0.04 in float32 and 1.3 in
-# bfloat16, so the check could not tell rounding from wrong gradients.
+# Networks whose gradients cannot be checked. Rounding alone causes errors of 0.04 in float32 and 1.3 in bfloat16
+# (measured), so the check could not tell rounding from wrong gradients.
 CHAOTIC = ("mobilenet-v2",)
 
 

@@ -1,4 +1,4 @@
-"""Training steps that are captured as one device graph, so that the host need not launch every operator."""
+"""Training steps captured as one device graph, to spare the host from launching every operator."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CapturedTrainer(Trainer):
         self.replay: Callable[[], object] = self.device.graph([self._run_step])
 
     def _run_step(self) -> None:
-        # Drop old gradients, so that the capture allocates the gradients in the graph's memory. Do not store the loss,
-        # because its autograd nodes would stay bound to the stream that was used before the capture.
+        # Drop old gradients, to make the capture allocate new ones in the graph's memory. Do not store the loss,
+        # because its autograd nodes would stay bound to the stream used before the capture.
         self.optimiser.zero_grad(set_to_none=True)
         self.loss().backward()
         self.optimiser.step()

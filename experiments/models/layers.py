@@ -1,4 +1,4 @@
-"""Single layers from known networks, and matrix products in common shapes, to compare the libraries of vendors."""
+"""Single layers from known networks, and matrix products in common shapes, to compare vendors' libraries."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ class Convolution:
 
     @property
     def depth(self) -> int:
-        """Number of products that are summed for one output element."""
+        """Products to sum for one output element."""
         return self.channels * self.kernel**2
 
     def positions(self, batch: int) -> int:
-        """Return how often a forward pass uses each weight; the weight's gradient is a sum of as many terms."""
+        """Return how often a forward pass uses each weight; the weight's gradient sums as many terms."""
         return batch * ((self.size - 1) // self.stride + 1) ** 2
 
     def flop(self, batch: int) -> float:
-        """Return the FLOP in one forward pass, which consists of multiply-adds only."""
+        """Count the FLOP in one forward pass, which consists of multiply-adds only."""
         return 2.0 * self.positions(batch) * self.filters * self.depth
 
     def elements(self, batch: int) -> int:
-        """Return the number of elements in the input, the weights and the output."""
+        """Count the elements in the input, the weights and the output."""
         images = batch * self.channels * self.size**2
         return images + self.filters * self.depth + self.positions(batch) * self.filters
 
@@ -65,19 +65,19 @@ class Lstm:
 
     @property
     def depth(self) -> int:
-        """Number of products that are summed for one gate: one for each input feature and one for each state."""
+        """Products to sum for one gate: one for each input feature and one for each state."""
         return 2 * self.hidden
 
     def positions(self, batch: int) -> int:
-        """Return how often a forward pass uses each weight; the weight's gradient is a sum of as many terms."""
+        """Return how often a forward pass uses each weight; the weight's gradient sums as many terms."""
         return batch * self.length
 
     def flop(self, batch: int) -> float:
-        """Return the FLOP in the matrix products of one forward pass, with four gates per cell."""
+        """Count the FLOP in a forward pass's matrix products, with four gates per cell."""
         return 2.0 * self.positions(batch) * 4 * self.hidden * self.depth
 
     def elements(self, batch: int) -> int:
-        """Return the number of elements in the input, the weights and the output."""
+        """Count the elements in the input, the weights and the output."""
         return 2 * self.positions(batch) * self.hidden + 4 * self.hidden * self.depth
 
 
@@ -93,11 +93,11 @@ class Product:
         return batch
 
     def flop(self, batch: int) -> float:
-        """Return the FLOP in one product."""
+        """Count the FLOP in one product."""
         return 2.0 * batch * self.depth * self.width
 
     def elements(self, batch: int) -> int:
-        """Return the number of elements in both operands and the result."""
+        """Count the elements in both operands and the result."""
         return batch * self.depth + self.depth * self.width + batch * self.width
 
 
@@ -126,7 +126,7 @@ PRODUCTS = {
 
 
 def find_layer(layer: str, shape: str) -> Layer | Product | None:
-    """Return the layer of this kind with this shape's name; None if there is no such layer."""
+    """Return the layer for this kind and shape name; None if there is no such layer."""
     tables: dict[str, Mapping[str, Layer | Product]] = {
         "convolution": CONVOLUTIONS, "lstm": LSTMS, "product": PRODUCTS,
     }  # fmt: skip

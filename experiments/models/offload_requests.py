@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Number of rows of a product that are checked entry by entry. Only products with more rows are also checked by C x:
-# with fewer rows, all the sums in C x might cancel almost completely.
+# Rows in a product to check entry by entry. Only products with more rows are also checked by C x: with fewer, all sums
+# in C x might cancel almost completely.
 CHECKED_ROWS = 16
 Call = Callable[[], "torch.Tensor"]
 
@@ -24,8 +24,8 @@ Call = Callable[[], "torch.Tensor"]
 class Request(ABC):
     """Operation on a device, computed by one of the device's libraries.
 
-    inputs: shapes of the inputs, which are transferred to the device. elements: number of transferred elements in the
-    inputs and the result. flop: FLOP per operation. tolerance: largest accepted relative error.
+    inputs: shapes of the inputs to transfer to the device. elements: transferred elements in the inputs and the result.
+    flop: FLOP per operation. tolerance: largest accepted relative error.
     """
 
     inputs: Sequence[tuple[int, ...]]
@@ -40,14 +40,14 @@ class Request(ABC):
 
     @abstractmethod
     def bind(self, *data: torch.Tensor) -> Call:
-        """Return a callable that computes the result from the values that `data` has at the time of the call.
+        """Return a callable that computes the result from the values in `data` when it is called.
 
         data: inputs on the device; the callable transfers nothing. Raises Unsupported if the library cannot compute.
         """
 
     @abstractmethod
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
-        """Return the relative error of `result`, compared with the result in float64."""
+        """Return the relative error of `result`, compared to the result in float64."""
 
     def draw_inputs(self) -> list[torch.Tensor]:
         """Draw random inputs on the device."""
@@ -100,7 +100,7 @@ class Product(Request):
     def error(self, data: Sequence[torch.Tensor], result: torch.Tensor) -> float:
         """Return the larger error of two checks.
 
-        The first CHECKED_ROWS rows are compared entry by entry. If C has more rows, C x is compared with A (B x) for a
+        The first CHECKED_ROWS rows are compared entry by entry. If C has more rows, C x is compared to A (B x) for a
         random vector x (Freivalds' method).
         """
         import torch
@@ -126,7 +126,7 @@ class Layers(Request):
         self.inputs, self.elements = [(rows, widths[0])], rows * (widths[0] + widths[-1])
         self.flop = 2.0 * rows * sum(k * n for k, n in shapes)
         self.tolerance = sum(dtype.matmul_tolerance(k) for k, _ in shapes)
-        # Scale the weights so that activations keep their magnitude from layer to layer.
+        # Scale the weights to keep the activations' magnitude from layer to layer.
         self.weights = [device.random_normal((k, n), dtype) * k**-0.5 for k, n in shapes]
         self.packed = self._pack_weights(rows) if backend == "onednn" else []
 
@@ -150,7 +150,7 @@ class Layers(Request):
         return forward
 
     def _pack_weights(self, rows: int) -> list[torch.Tensor]:
-        """Return the weights in oneDNN's own layout, so that the calls need not convert them."""
+        """Return the weights in oneDNN's own layout, to spare the calls from converting them."""
         import torch
 
         if self.device.kind != "cpu":

@@ -17,16 +17,16 @@ MOST_BYTES = 2 * 10**9
 # CONVOLUTIONS: operators to quantise in convolutional networks, with static input ranges, because convolutions gain
 # from 8 bits only with static ranges. QUANTISED: operators to quantise in all other networks, with dynamic ranges.
 QUANTISED, CONVOLUTIONS = ("MatMul", "Gemm", "LSTM", "Attention"), ("Conv", "MatMul", "Gemm")
-# Number of batches from which the static input ranges are found.
+# Batches used to find the static input ranges.
 CALIBRATED = 4
 
 
 def onnx_file(name: str, batch: int, quantised: bool = False) -> Path:
     """Return an ONNX file with the network `name` for a batch size, with weights drawn from seed 0.
 
-    Only the files of the latest network are kept. PyTorch's tracing exporter (`dynamo=False`) writes them: it takes a
-    tenth of the newer exporter's time, and its files run as fast (within noise on the small networks). Every weight in
-    its files can be quantised, while the newer exporter's shape annotations make the quantiser fail.
+    Only the latest network's files are kept. PyTorch's tracing exporter (`dynamo=False`) writes them: it takes a tenth
+    of the newer exporter's time, and its files run as fast (within noise on the small networks). Every weight in its
+    files can be quantised, while the newer exporter's shape annotations make the quantiser fail.
     Raises Unsupported if the file would be too large.
     """
     folder = Path(_network_folder(name).name)

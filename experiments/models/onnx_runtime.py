@@ -19,9 +19,9 @@ CUDA = "CUDAExecutionProvider"
 def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -> Call:
     """Load the network `name` on the device and return a callable that maps a batch of inputs to the outputs.
 
-    The weights are drawn from seed 0. batch: number of samples in each call. dtype: float32, tf32 (only on a GPU), or
-    int8 (only on a CPU, with a network quantised by `onnx_file`). threads: number of CPU threads; 0 for ONNX Runtime's
-    default. Raises Unsupported for other formats and for models that exceed the file size limit.
+    The weights are drawn from seed 0. batch: samples per call. dtype: float32, tf32 (only on a GPU), or int8 (only on a
+    CPU, with a network quantised by `onnx_file`). threads: CPU threads; 0 for ONNX Runtime's default. Raises
+    Unsupported for other formats and for models that exceed the file size limit.
     """
     import onnxruntime
     import torch
@@ -48,7 +48,7 @@ def session(name: str, batch: int, dtype: Dtype, threads: int, device: Device) -
 
 
 def _cuda_provider(device: Device, dtype: Dtype, providers: list[str]) -> tuple[str, dict[str, Any]]:
-    """Return (name, options) of ONNX Runtime's provider for CUDA. Raises Unsupported if ONNX Runtime lacks CUDA."""
+    """Return (name, options) for ONNX Runtime's CUDA provider. Raises Unsupported if ONNX Runtime lacks CUDA."""
     import torch
 
     if device.maker != "NVIDIA":
@@ -58,7 +58,7 @@ def _cuda_provider(device: Device, dtype: Dtype, providers: list[str]) -> tuple[
     return CUDA, {
         "device_id": device.name.partition(":")[2],
         "use_tf32": str(int(dtype is Dtype.TF32)),
-        # Compute on torch's stream, so that torch's copies and the computations run in order.
+        # Compute on torch's stream, to keep the computations in order with torch's copies.
         "user_compute_stream": str(torch.cuda.current_stream(device.name).cuda_stream),
     }
 

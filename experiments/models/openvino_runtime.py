@@ -21,8 +21,8 @@ def session(
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """Load the network `name`, with weights drawn from seed 0, and return a callable that maps inputs to outputs.
 
-    batch: number of samples in each call. dtype: number format of the computation; inputs and outputs are in float32.
-    int8 is only for the convolutions in convolutional networks; OpenVINO chooses the format of all other operators.
+    batch: samples per call. dtype: number format to compute in; inputs and outputs are in float32. int8 is only for
+    convolutions in convolutional networks; OpenVINO chooses the format for all other operators.
     threads: number of threads; 0 for OpenVINO's default. alone: True if this process runs only one session at a time;
     otherwise threads are not pinned to cores, because OpenVINO would pin all sessions to the same cores.
     Raises Unsupported for formats that OpenVINO lacks or does not use on this processor.

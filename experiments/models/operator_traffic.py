@@ -1,4 +1,4 @@
-"""FLOP, memory traffic and time of each operator in a step.
+"""FLOP, memory traffic and time for each operator in a step.
 
 The memory traffic is the minimum for operators that are not fused: every input is read once, and every output is
 written once.
@@ -28,7 +28,7 @@ from experiments.workload import ProfileError
 _PICKS = ("embedding", "index_select", "index", "gather", "take")
 # Operators that overwrite a tensor without reading it.
 _OVERWRITES = ("copy_", "zero_", "fill_", "normal_", "uniform_", "_foreach_zero_", "_foreach_copy_", "index_copy_")
-# Operators that write their last operand into some rows of a tensor, chosen by an index (for example, into a cache).
+# Operators that write their last operand to some rows of a tensor, chosen by an index (for example, in a cache).
 _PUTS = ("index_copy_",)
 _EMPTY = ("empty", "new_empty", "empty_like", "empty_strided", "new_empty_strided")
 _MARK = "operator "
@@ -38,7 +38,7 @@ _MARK = "operator "
 class Operator:
     """Call of an operator, recorded below autograd.
 
-    name: PyTorch's name of the operator. shapes: shapes of the input tensors.
+    name: PyTorch's name for the operator. shapes: shapes of the input tensors.
     flop: FLOP by a formula for products, convolutions, attention and recurrent layers; for all other operators, the
         minimum of one FLOP per output element.
     product: True if `flop` comes from a formula.
@@ -55,7 +55,7 @@ class Operator:
 
     @property
     def bytes(self) -> float:
-        """Number of bytes that the operator reads and writes."""
+        """Bytes that the operator reads and writes."""
         return sum(size for _, size in self.touched)
 
     @property
@@ -88,7 +88,7 @@ class _Recorder(TorchDispatchMode):
 
 
 def record_operators(call: Callable[[], object]) -> list[Operator]:
-    """Run `call` once and return its operators in order of execution."""
+    """Run `call` once and return its operators in execution order."""
     recorder = _Recorder()
     with recorder:
         call()
@@ -150,8 +150,8 @@ def cached_share(operators: Sequence[Operator], capacity: float) -> float:
     """Return the fraction of a repeated step's bytes that hit a cache of `capacity` bytes (least recently used).
 
     A memory block is a hit if the cache has room for the block and for all bytes touched since its last use, the reuse
-    distance (Mattson et al. 1970, IBM Systems Journal 9(2):78). The operators are simulated twice: the first time fills
-    the cache, and only the second time counts.
+    distance (Mattson et al. 1970, IBM Systems Journal 9(2):78). The operators are simulated twice: first to fill the
+    cache, and then to count the hits.
     """
     recent: OrderedDict[int, float] = OrderedDict()
     cached = total = 0.0
@@ -166,7 +166,7 @@ def cached_share(operators: Sequence[Operator], capacity: float) -> float:
 
 
 def _reuse_distance(recent: OrderedDict[int, float], address: int, capacity: float) -> float:
-    """Return the number of bytes touched since the last use of the block at `address`.
+    """Count the bytes touched since the last use of the block at `address`.
 
     Return infinity if they exceed the capacity, or if the block was never used.
     """
@@ -207,7 +207,7 @@ def _make_operator(func: Any, args: Any, kwargs: Any, out: Any) -> Operator:
 
 
 def _operands(func: Any, name: str, args: Any, kwargs: Any) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
-    """Return three lists of operands: only read, changed in place (read and written), and overwritten unread."""
+    """Return three operand lists: only read, changed in place (read and written), and overwritten unread."""
     read: list[Tensor] = []
     changed: list[Tensor] = []
     overwritten: list[Tensor] = []
@@ -230,7 +230,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _address(tensor: Tensor) -> int:
-    """Return the address of a tensor's storage, or an id of the storage if it has no memory."""
+    """Return the address of a tensor's storage, or the storage's id if it has no memory."""
     storage = tensor.untyped_storage()
     try:
         return storage.data_ptr() or storage._cdata
@@ -239,7 +239,7 @@ def _address(tensor: Tensor) -> int:
 
 
 def _bytes_by_address(tensors: Iterable[Tensor]) -> dict[int, float]:
-    """Return the bytes of the tensors, summed for each storage.
+    """Sum the tensors' bytes for each storage.
 
     Identical views of a storage count once, and the sum is at most the storage's size.
     """
@@ -257,7 +257,7 @@ def _bytes_by_address(tensors: Iterable[Tensor]) -> dict[int, float]:
 
 
 def _read_bytes(name: str, read: Sequence[Tensor], created: Sequence[Tensor]) -> dict[int, float]:
-    """Return the bytes read, summed for each storage; for operators in _PICKS, only the chosen rows count."""
+    """Sum the bytes read from each storage; for operators in _PICKS, only the chosen rows count."""
     if name not in _PICKS or not read:
         return _bytes_by_address(read)
     table, *indices = read
@@ -267,11 +267,11 @@ def _read_bytes(name: str, read: Sequence[Tensor], created: Sequence[Tensor]) ->
 
 
 def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> float | None:
-    """Return the FLOP in a product, convolution, attention or recurrent layer; None for other operators."""
+    """Count the FLOP in a product, convolution, attention or recurrent layer; None for other operators."""
     packet = func._overloadpacket
     if packet is torch.ops.aten.convolution_backward:
-        # Count the FLOP of the forward pass once for each gradient. torch's own formula for this operator counts too
-        # much for the weight gradients of grouped convolutions.
+        # Count the forward pass's FLOP once for each gradient. torch's own formula for this operator counts too much
+        # for weight gradients in grouped convolutions.
         output_gradient, x, weight = args[:3]
         forward = conv_flop_count(x.shape, weight.shape, output_gradient.shape, transposed=args[7])
         return float(forward * sum(args[10][:2]))
@@ -285,7 +285,8 @@ def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> flo
         return float(sdpa_flop_count(*(tensor.shape for tensor in tensors[:3])))
     if "rnn" in name and tensors and tensors[0].dim() == 3:
         # The arguments are the input (steps, batch, features) and, for each layer and direction, weight matrices
-        # (gates, features). The backward pass takes twice the FLOP: for the gradients of inputs and of weights.
+        # (gates, features). The backward pass takes twice the FLOP: for the gradients with respect to inputs and
+        # weights.
         steps = tensors[0].shape[0] * tensors[0].shape[1]
         weights = sum(matrix.numel() for matrix in _weight_matrices(args))
         return 2.0 * steps * weights * (2 if "backward" in name else 1)

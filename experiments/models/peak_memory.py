@@ -11,8 +11,8 @@ import torch
 
 from experiments.devices import Device
 
-# Smallest growth in bytes that is accurate to 10%. Linux updates the count of a process's pages in batches per thread,
-# so smaller values would be less accurate.
+# Smallest growth in bytes that is accurate to 10%. Linux updates a process's page count in batches per thread, so
+# smaller values would be less accurate.
 LEAST_GROWTH = 16 << 20
 
 
@@ -21,8 +21,8 @@ def peak_bytes(call: Callable[[], object], device: Device, held: float) -> float
 
     On an accelerator, this is PyTorch's peak allocation, which includes tensors from before the call. On a CPU, it is
     `held` (the bytes in use before the call) plus the growth of the process's resident memory; None if this growth is
-    below LEAST_GROWTH. Before the call, the allocator returns unused memory to the system, so that this memory counts
-    as growth when the call uses it again.
+    below LEAST_GROWTH. Before the call, the allocator returns unused memory to the system, to make it count as growth
+    when the call uses it again.
     """
     if device.name == "cpu":
         growth = _peak_growth(call)
@@ -37,7 +37,7 @@ def peak_bytes(call: Callable[[], object], device: Device, held: float) -> float
 
 
 def _peak_growth(call: Callable[[], object]) -> float | None:
-    """Return the peak growth of the resident memory during a call, in bytes; None if the system does not report it."""
+    """Return the peak growth in resident memory during a call, in bytes; None if the system does not report it."""
     gc.collect()
     try:
         ctypes.CDLL(None).malloc_trim(0)

@@ -19,14 +19,14 @@ from contract import running_time
 from experiments.devices import Device
 from experiments.workload import Dtype, ProfileError, Unsupported
 
-# Number of dummy kernels at the start of each session. They are the first kernels, which Kineto may lose.
+# Dummy kernels to launch when each session starts, because Kineto may lose the first kernels.
 HEAD_KERNELS = 100
-# Pause in seconds before and after the mark that separates the dummy kernels from the profiled call. The pause is
-# longer than the difference between the clocks of host and device.
+# Pause in seconds before and after the mark between the dummy kernels and the profiled call, longer than the difference
+# between the host's and the device's clocks.
 GAP_S = 5e-3
 MARK = "head of the profile ends"
-# Smallest number of calls per profile, by device kind. On an accelerator, lost kernels show only by a comparison of at
-# least two equal calls.
+# Fewest calls per profile, by device kind. On an accelerator, lost kernels show only if at least two equal calls are
+# compared.
 FEWEST_CALLS = {"cpu": 1, "gpu": 2}
 
 
@@ -58,10 +58,10 @@ def call_count(call: Callable[[], object], device: Device, usual: int, slow_s: f
 
 
 def record_events(call: Callable[[], object], device: Device) -> list[Any]:
-    """Profile a call, and return its events on the host and the device, in order of their start.
+    """Profile a call, and return its events on the host and the device, ordered by start time.
 
     Raises Unsupported if the profiler does not support the device, ProfileError if it lost all dummy kernels, because
-    then it may have lost kernels of the call too.
+    then it may have lost the call's kernels too.
     """
     activity = device_activity(device)
     if activity is ProfilerActivity.CPU:

@@ -29,17 +29,17 @@ from experiments.point_errors import is_out_of_memory
 from experiments.workload import Dtype, Unsupported, largest_error
 
 SEED = 20250
-# The check of the weights runs CHECKED_STEPS steps with CHECKED_SAMPLES samples per rank and the learning rate RATE. It
-# uses plain gradient descent, because Adam would turn rounding errors in near-zero gradients into full steps.
+# The weight check runs CHECKED_STEPS steps with CHECKED_SAMPLES samples per rank and the learning rate RATE. It uses
+# plain gradient descent, because Adam would turn rounding errors in near-zero gradients into full steps.
 CHECKED_STEPS, CHECKED_SAMPLES, RATE = 2, 2, 0.5
-# Largest number of times that the check is tried. If the error is too large, the check is repeated with other batches,
-# because rounding may have moved a value across a ReLU's kink.
+# Most attempts at the check. If the error is too large, the check is repeated with other batches, because rounding may
+# have moved a value across a ReLU's kink.
 TRIES = 3
-# Timings of steps with and without averaging of gradients alternate. SAMPLES: largest number of timings of each kind.
-# FEWEST: smallest number of timings of each kind. SPAN_S: planned seconds for all timings together.
+# Timings of steps with and without gradient averaging alternate. SAMPLES: most timings per kind.
+# FEWEST: fewest timings per kind. SPAN_S: planned seconds for all timings together.
 SAMPLES, FEWEST, SPAN_S = 12, 4, 2.4
 WARM_UP = 3
-# Number that stands for an error of NaN or infinity, which JSON cannot encode.
+# Number that stands for a NaN or infinite error, which JSON cannot encode.
 BEYOND = 1e300
 
 
@@ -50,8 +50,8 @@ def train_ranks(
 
     step_time: seconds per step in each timing, on the slowest rank. step_time_alone: the same for steps that do not
     average gradients. order: dictionary with model, batch (samples per rank), dtype, devices (a name per rank), threads
-    and interconnect. Raises Unsupported, MemoryError or RuntimeError with the reason of the first failed rank,
-    ChildError if this rank gives no reason.
+    and interconnect. Raises Unsupported, MemoryError or RuntimeError with the first failed rank's reason, ChildError if
+    it gives no reason.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder, contextlib.ExitStack() as stack:
         children = []
@@ -69,7 +69,7 @@ def train_ranks(
 
 
 def loopback_variables() -> dict[str, str]:
-    """Return environment variables with which gloo and NCCL use the loopback interface and look up no host name."""
+    """Return environment variables to make gloo and NCCL use the loopback interface and look up no host name."""
     name = next((name for name in psutil.net_if_addrs() if name.startswith("lo")), "lo")
     return {"GLOO_SOCKET_IFNAME": name, "NCCL_SOCKET_IFNAME": name}
 
@@ -96,14 +96,14 @@ def _train_rank(order: Mapping[str, Any]) -> dict[str, Any]:
         replica = Replica(device, order["model"], order["batch"], Dtype(order["dtype"]))
         error = replica.error()
         averaged, alone, spread = replica.step_times()
-        # Report a difference of weights between ranks as an error, even if each rank is close to the reference.
+        # Report differing weights between ranks as an error, even if each rank is close to the reference.
         return {"error": max(error, spread), "step_time": averaged, "step_time_alone": alone}
     finally:
         dist.destroy_process_group()
 
 
 class Replica:
-    """Model of one rank on its device; the models of all ranks start with the same weights."""
+    """One rank's model on its device; all ranks' models start with the same weights."""
 
     def __init__(self, device: Device, model: str, batch: int, dtype: Dtype) -> None:
         self.device, self.dtype, self.entry = device, dtype, ZOO[model]
@@ -117,9 +117,9 @@ class Replica:
         self.trainer = Trainer(self.model, *self._draw_batch(batch, 0, self.rank), device, dtype)
 
     def _draw_batch(self, size: int, number: int, rank: int) -> tuple[Tensor, Tensor]:
-        """Draw batch number `number` of the rank `rank`.
+        """Draw batch number `number` for the rank `rank`.
 
-        The seed depends only on these two numbers, so each rank can draw the batches of all ranks.
+        The seed depends only on these two numbers, to let each rank draw all ranks' batches.
         """
         torch.manual_seed(SEED + 1 + number * self.ranks + rank)
         return self.entry.batch(size)
@@ -127,8 +127,8 @@ class Replica:
     def error(self) -> float:
         """Return the relative error of the weight changes, and restore the weights.
 
-        The weight changes are compared with those of one process that trains on the batches of all ranks in float64. If
-        the error exceeds the tolerance, the check is tried up to TRIES times with other batches, and the least error is
+        The weight changes are compared to those of one process that trains on all ranks' batches in float64. If the
+        error exceeds the tolerance, the check is tried up to TRIES times with other batches, and the least error is
         returned. If weights differ between ranks, BEYOND is returned.
         """
         least = math.inf
@@ -166,7 +166,7 @@ class Replica:
         return error, spread
 
     def _largest_of_ranks(self, value: float) -> float:
-        """Return the largest `value` of all ranks; a value that is not finite counts as BEYOND."""
+        """Return the largest `value` on any rank; a value that is not finite counts as BEYOND."""
         maximum = torch.tensor([value if math.isfinite(value) else BEYOND], dtype=torch.float64)
         dist.all_reduce(maximum, dist.ReduceOp.MAX, group=self.control)
         return float(maximum[0])
@@ -185,7 +185,7 @@ class Replica:
         """Return (step times with averaging, step times without averaging, weight spread); times are in seconds.
 
         Timings with and without averaging alternate. The weight spread is computed before the first step without
-        averaging, because steps without averaging make the weights of the ranks diverge.
+        averaging, because these steps make the ranks' weights diverge.
         """
         self.mean_seconds(WARM_UP, averaged=True)
         first = self._largest_of_ranks(self.mean_seconds(1, averaged=True))

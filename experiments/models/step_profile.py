@@ -1,4 +1,4 @@
-"""Operators in a training step, and the share of FLOP and time that the step spends in matrix products."""
+"""Operators in a training step, and the share of FLOP and time that go to matrix products."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def profile_metrics(step: Callable[[], object], device: Device, steps: int) -> d
     """Profile `steps` equal steps, and return metrics by name. The caller has to run warm-up steps before.
 
     steps: number of steps, on an accelerator at least two.
-    kernel_time: seconds per step in the accelerator's kernels, copies and fills (only on an accelerator). For the
-        remaining time of a step, the accelerator waits for the host.
-    matmul_time_share: share of the operators' time on their device that products, convolutions, attention and recurrent
-        layers take. The interpreter's time between operators does not count.
+    kernel_time: seconds per step in the accelerator's kernels, copies and fills (only on an accelerator). For a step's
+        remaining time, the accelerator waits for the host.
+    matmul_time_share: share of the operators' time on their device that goes to products, convolutions, attention and
+        recurrent layers. The interpreter's time between operators does not count.
     Raises ProfileError if kernels are lost, Unsupported if the profiler does not support the device.
     """
 
@@ -67,7 +67,7 @@ def _product_share(events: Iterable[Any], column: str) -> float:
     products = total = 0.0
     for event in events:
         if event.device_type != DeviceType.CPU:
-            continue  # the time of a kernel already counts in its operator
+            continue  # a kernel's time already counts in its operator
         self_time = float(getattr(event, column))
         total += self_time
         if event.name.startswith(("aten::", "mkldnn::")) and any(name in event.name for name in _PRODUCTS):

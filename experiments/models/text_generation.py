@@ -14,13 +14,13 @@ from experiments.devices import Device
 from experiments.workload import Dtype, Unsupported, largest_error, relative_error
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Number of texts in a batch whose logits are checked.
+# Texts per batch whose logits are checked.
 CHECKED = 2
 
 
 @contextlib.contextmanager
 def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
-    """Set seed 0, the device and the number format with which models that are made in this context draw their weights.
+    """Set seed 0, the device and the number format that models made in this context use to draw their weights.
 
     Raises Unsupported for formats in which PyTorch cannot draw weights.
     """
@@ -37,7 +37,7 @@ def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
 
 
 def set_tf32(device: Device, dtype: Dtype) -> None:
-    """Allow TF32 for products of float32 on a GPU if `dtype` is TF32, else forbid it.
+    """Allow TF32 for float32 products on a GPU if `dtype` is TF32, else forbid it.
 
     The switch holds for the whole process, so each measurement must set it.
     """
@@ -87,8 +87,8 @@ class CachedNetwork:
 class Generator:
     """Prefill and decode for a catalogue network on random texts.
 
-    `prefill` processes all tokens at once. `decode` processes the last token of each text, with the earlier tokens in
-    the cache. They return the same logits (texts, vocabulary) for the next token, and every call does the same work.
+    `prefill` processes all tokens at once. `decode` processes each text's last token, with the earlier tokens in the
+    cache. They return the same logits (texts, vocabulary) for the next token, and every call does the same work.
     draw: returns random texts (texts, tokens).
     """
 
@@ -109,7 +109,7 @@ class Generator:
         return self.cached.read(self.tokens[:, -1:])
 
     def error(self, phase: str) -> float:
-        """Return the relative error of the logits on new texts, compared with float64.
+        """Return the relative error of the logits on new texts, compared to float64.
 
         phase: `decode`, which needs a prefill before it to fill the cache, or `prefill`. The check of `prefill` also
         decodes a token, because wrong values in the cache show only then; the larger error counts.

@@ -1,4 +1,4 @@
-"""Phases of a training step, with metrics of their memory and time, and a check of their gradients."""
+"""Phases of a training step, with metrics for their memory and time, and a gradient check."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from experiments.models.compiled import compile_call
 from experiments.models.zoo import Entry
 from experiments.workload import Dtype, Profile
 
-# Number of steps whose operators `observe` compares with the next step's operators, by device kind. GPUs get fewer
-# steps, because recording costs mostly host time.
+# Steps whose operators `observe` compares to those in the next step, by device kind. GPUs get fewer steps, because
+# recording costs mostly host time.
 TRACED_STEPS = {"cpu": 8, "gpu": 2}
-# Number of steps per profile.
+# Steps per profile.
 PROFILED_STEPS = 4
-# If a step takes more seconds than this, `observe` and `profile` run only the smallest possible number of steps.
+# If a step takes more seconds than this, `observe` and `profile` run as few steps as possible.
 SLOW_S = 0.05
 # Largest FLOP of the float64 reference in a gradient check. If different samples in the whole batch would exceed this
 # limit, the batch repeats fewer different samples.
 CHECKED_FLOP = 1e10
 # If a step takes more than WHOLE_FLOP per sample, the gradient check uses the loss over the first CHECKED_TOKENS tokens
 # only. All models of this size are text decoders, in which later tokens do not affect this loss, so the float64
-# reference omits the later tokens.
+# reference omits them.
 WHOLE_FLOP, CHECKED_TOKENS = 1e12, 32
 
 
@@ -57,7 +57,7 @@ IGNORED = -100
 
 
 class Trainer:
-    """Model, optimiser and batch on a device, with methods that run the phases of a training step.
+    """Model, optimiser and batch on a device, with methods to run the phases of a training step.
 
     The optimiser is Adam, unless the model names another optimiser. tuned: True to use the fused optimiser, which
     updates all weights in one pass. channels_last: True to use this memory format for the model and its images.
@@ -132,7 +132,7 @@ class Trainer:
         self.update()
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:
-        """Return `flat_gradients` for another batch, without a change of the weights or the current batch."""
+        """Return `flat_gradients` for another batch, without changing the weights or the current batch."""
         batch = self.inputs, self.targets
         self.set_batch(inputs, targets)
         self.optimiser.zero_grad(set_to_none=True)
@@ -145,14 +145,14 @@ class Trainer:
         return gradients
 
     def persistent_bytes(self) -> float:
-        """Return the number of bytes that stay in use between steps, for weights, optimiser state and batch."""
+        """Count the bytes that stay in use between steps, for weights, optimiser state and batch."""
         tensors = [*self.model.state_dict().values(), self.inputs, self.targets]
         for state in self.optimiser.state.values():
             tensors += [value for value in state.values() if isinstance(value, Tensor)]
         return float(sum(tensor.nbytes for tensor in tensors))
 
     def observe(self, operators: bool) -> Mapping[str, tuple[float, str]]:
-        """Return metrics of a step as (value, unit) by name, with `peak_memory` if the system reports it.
+        """Return a step's metrics as (value, unit) by name, with `peak_memory` if the system reports it.
 
         operators: True to add the metrics `repeat_share` and `matmul_flop_share`, which need steps that run PyTorch's
         own operators.
@@ -180,7 +180,7 @@ class Trainer:
         return metrics
 
     def profile(self, operators: bool) -> Profile | None:
-        """Return a profile of `kernel_time` (on a GPU) and `matmul_time_share` (if `operators` is set).
+        """Profile `kernel_time` (on a GPU) and `matmul_time_share` (if `operators` is set).
 
         `step_profile.profile_metrics` defines these metrics. Return None if the profile would be empty.
         """
@@ -201,11 +201,11 @@ class Trainer:
 def least_error(trainer: Trainer, draw: Callable[[int], Any], step_flop: float, tolerance: float) -> float:
     """Return the gradient error on a new batch, or the least error on up to three batches if it exceeds the tolerance.
 
-    The gradients of ReLU and max-pooling jump at a kink, and rounding sometimes moves a value across a kink. This
-    happens in about 1 of 10 batches with 256 images and causes an error of about 0.001. A wrong computation exceeds the
+    Gradients through ReLU and max-pooling jump at a kink, and rounding sometimes moves a value across a kink. This
+    happens in about 1 in 10 batches with 256 images and causes an error of about 0.001. A wrong computation exceeds the
     tolerance on every batch.
 
-    draw: returns (inputs, targets) for a number of samples. step_flop: FLOP per sample in a training step.
+    draw: returns as many (inputs, targets) as asked for. step_flop: FLOP per sample in a training step.
     """
     error = math.inf
     batch = len(trainer.inputs)
@@ -227,11 +227,11 @@ def _largest_divisor(number: int, most: float) -> int:
 def gradient_error(
     trainer: Trainer, inputs: Tensor, targets: Tensor, times: int = 1, tokens: int | None = None
 ) -> float:
-    """Return the relative error of the trainer's gradients for these samples, compared with the model in float64.
+    """Return the trainer's gradient error for these samples, relative to the model in float64.
 
-    The trainer computes a batch that repeats the samples `times` times, so that errors that occur only in large batches
-    show. The reference computes each sample once, to save work: repetition changes neither the mean loss nor the
-    gradients nor the statistics of batch norm. The reference runs on the device if the device supports float64, else on
+    The trainer computes a batch that repeats the samples `times` times, to show errors that occur only in large
+    batches. The reference computes each sample once, to save work: repetition changes neither the mean loss nor the
+    gradients nor the batch norm statistics. The reference runs on the device if the device supports float64, else on
     the CPU. The trainer's weights and its own batch stay the same.
     tokens: number of tokens at the beginning of each text that count in the loss; None for all tokens.
     """
@@ -248,9 +248,9 @@ def gradient_error(
 
 
 def exact_gradients(model: nn.Module, inputs: Tensor, targets: Tensor, where: str) -> Tensor:
-    """Return the gradients of the mean cross entropy, computed in float64 on a copy of the model.
+    """Compute the gradients of the mean cross entropy in float64 on a copy of the model.
 
-    where: name of the device that computes. Frozen weights are converted to float64 one by one when they are used,
+    where: name of the device to compute on. Frozen weights are converted to float64 one by one when they are used,
     because a whole large model in float64 would not fit in memory.
     """
     frozen = {name for name, weight in model.named_parameters() if not weight.requires_grad}
@@ -294,5 +294,5 @@ class _Float64Product(torch.autograd.Function):
 
 
 def flat_gradients(model: nn.Module) -> Tensor:
-    """Return all gradients of a model as one vector in float64, in host memory."""
+    """Return all gradients of a model as one float64 vector in host memory."""
     return torch.cat([p.grad.flatten().cpu().double() for p in model.parameters() if p.grad is not None])

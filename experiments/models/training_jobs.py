@@ -44,7 +44,7 @@ class Job:
 
     samples: function that reads and prepares all (inputs, targets) anew. batch: samples per step.
     rate: Adam's learning rate. target: required accuracy. held: number of held-out samples.
-    every: number of steps between tests of the accuracy. most: number of steps after which the job ends in any case.
+    every: steps between accuracy tests. most: steps after which the job ends in any case.
     enter: function that transforms a batch's inputs before they enter the model.
     """
 
@@ -64,7 +64,7 @@ class Job:
 
     @property
     def test_batches(self) -> int:
-        """Number of batches of held-out samples in each test of the accuracy."""
+        """Held-out batches in each accuracy test."""
         return -(-self.held // self.batch)
 
 
@@ -104,7 +104,7 @@ JOBS: dict[str, Job] = {
 
 
 def make_boosting() -> Any:
-    """Make a model of gradient-boosted trees, by scikit-learn's histogram method with its default settings."""
+    """Make a gradient-boosted tree model, by scikit-learn's histogram method with its default settings."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier()
@@ -135,7 +135,7 @@ def split_samples(samples: Samples, held: int) -> tuple[Samples, Samples]:
 
 
 class Learner:
-    """State of a job on a device: its data, its trainer and the order of its batches."""
+    """State of a job on a device: its data, trainer and batch order."""
 
     def __init__(self, job: Job, device: Device, dtype: Dtype) -> None:
         self.job, self.device = job, device
@@ -149,7 +149,7 @@ class Learner:
         self.order = self._batch_indices()
 
     def _batch_indices(self) -> Iterator[Tensor]:
-        """Yield the sample indices of each batch, endlessly.
+        """Yield the sample indices for each batch, endlessly.
 
         Each pass over the samples shuffles them anew, and drops a last batch that would be incomplete.
         """

@@ -26,7 +26,7 @@ from experiments.workload import Dtype
 
 Images = tuple[Tensor, Tensor]
 
-# BASE_RATE: learning rate of which each `rate` in this module is a multiple. MOMENTUM: the optimiser's momentum.
+# BASE_RATE: learning rate that is the unit for each `rate` in this module. MOMENTUM: the optimiser's momentum.
 BASE_RATE, MOMENTUM = 0.05, 0.9
 SPLIT_SEED = 1
 HIDDEN, CHANNELS = 64, (1, 8, 16)
@@ -34,10 +34,10 @@ HIDDEN, CHANNELS = 64, (1, 8, 16)
 
 @dataclass(frozen=True)
 class Task:
-    """Image set with the target accuracy of a training run.
+    """Image set with a target accuracy for training runs.
 
-    training: number of images for training. validation: number of images for validation; the remaining images are for
-    testing. target: accuracy on the validation images at which `Run.target_s` ends.
+    training: images to train on. validation: images to validate on; the remaining images are for testing. target:
+    accuracy on the validation images at which `Run.target_s` ends.
     """
 
     images: Callable[[], Images]
@@ -78,7 +78,7 @@ class Run:
 
 @cache
 def split_images(name: str, device: str) -> Split:
-    """Split the images of the task `name`, and move them to the device with torch's name `device`."""
+    """Split the images for the task `name`, and move them to the device with torch's name `device`."""
     task = TASKS[name]
     images, labels = task.images()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(SPLIT_SEED))
@@ -106,7 +106,7 @@ def make_network(model: str, pixels: int) -> nn.Module:
 def make_trainer(name: str, model: str, rate: float, device: Device, dtype: Dtype, seed: int) -> Trainer:
     """Make a trainer for a model and a task, with weights drawn from `seed`.
 
-    name: name of the task. rate: learning rate, in multiples of BASE_RATE.
+    name: the task's name. rate: learning rate, in multiples of BASE_RATE.
     """
     images, labels = split_images(name, device.name).training
     torch.manual_seed(seed)
@@ -121,8 +121,8 @@ def make_trainer(name: str, model: str, rate: float, device: Device, dtype: Dtyp
 def train(name: str, model: str, batch: int, rate: float, epochs: int, device: Device, dtype: Dtype, seed: int) -> Run:
     """Train for `epochs` passes over a task's training images, and return the results.
 
-    name: name of the task. batch: images per step. rate: learning rate, in multiples of BASE_RATE. seed: for the
-    initial weights and the order of the images.
+    name: the task's name. batch: images per step. rate: learning rate, in multiples of BASE_RATE. seed: for the initial
+    weights and the image order.
     """
     data, target = split_images(name, device.name), TASKS[name].target
     trainer = make_trainer(name, model, rate, device, dtype, seed)

@@ -1,7 +1,7 @@
-"""Work and span of a forward pass, counted in its traced graph of operators.
+"""Work and span of a forward pass, counted in its traced operator graph.
 
-The work is the number of all calculations, the span is the length of the longest chain of dependent calculations
-(Blelloch 1996, "Programming parallel algorithms", section 2).
+The work is the number of calculations, the span is the length of the longest chain of dependent calculations (Blelloch
+1996, "Programming parallel algorithms", section 2).
 
 The trace uses fake tensors for one sample, and splits layers into PyTorch's elementary operators: attention becomes two
 products and a softmax, and a recurrent layer becomes its single steps. Operators that only move, select or create data
@@ -44,14 +44,14 @@ class Extent:
     """Depth and width of an operator graph for one sample.
 
     A calculation is one multiply-add in a product, or one output element in most other operators. A level consists of
-    all operators whose longest chain of operators before them has the same length, so that they could run in parallel.
+    all operators whose longest preceding chains have the same length, so that they could run in parallel.
 
     levels: number of levels, which is the number of operators in the longest dependency chain.
-    span: the same number, if an operator that sums k terms counts as 1 + log2(k) levels (rounded up), because the terms
-        can be added in a tree of this depth.
-    work: number of calculations in all operators.
-    widest: number of calculations in the level with the most calculations.
-    median: median number of calculations per level.
+    span: the same number, if an operator that sums k terms counts as 1 + log2(k) levels (rounded up), the depth of a
+        tree to add them.
+    work: calculations in all operators.
+    widest: calculations in the largest level.
+    median: median calculations per level.
     """
 
     levels: int
@@ -65,7 +65,7 @@ class Extent:
 def _decomposing_attention() -> Iterator[None]:
     """Make attention and recurrent layers run as elementary operators inside this context."""
     with warnings.catch_warnings():
-        # Ignore the warnings about GPUs that PyTorch shows when oneDNN is switched off and on.
+        # Ignore the GPU warnings that PyTorch shows when oneDNN is switched off and on.
         warnings.simplefilter("ignore")
         with (
             sdpa_kernel(SDPBackend.MATH),
@@ -91,7 +91,7 @@ def trace_forward(entry: Entry) -> GraphModule:
 
 
 def graph_extent(graph: GraphModule) -> Extent:
-    """Compute the extent of a traced graph. Raises TypeError if an operator has no cost formula."""
+    """Compute a traced graph's extent. Raises TypeError if an operator has no cost formula."""
     needed = _needed_nodes(graph)
     level: dict[Node, int] = {}
     depth: dict[Node, int] = {}
@@ -135,7 +135,7 @@ def _result_shape(node: Any) -> torch.Size:
 
 
 def _operator_cost(node: Node) -> tuple[float, float]:
-    """Return (number of calculations, number of terms per sum); (0, 1) if the operator does not calculate."""
+    """Return (calculations, terms per sum); (0, 1) if the operator does not calculate."""
     function: Any = node.target
     if node.op != "call_function" or not isinstance(function, torch._ops.OpOverload):
         return 0.0, 1.0
@@ -153,7 +153,7 @@ def _operator_cost(node: Node) -> tuple[float, float]:
 
 
 def _reduction_cost(packet: Any, node: Node, size: float) -> tuple[float, float]:
-    """Return (number of calculations, number of terms per sum) for reductions other than products."""
+    """Return (calculations, terms per sum) for reductions other than products."""
     args: Any = node.args
     inputs = _result_shape(args[0])
     if packet is aten.native_layer_norm:

@@ -23,13 +23,13 @@ class Entry:
 
     model: function that makes the model with random weights.
     batch: function that draws (inputs, targets) from real data, with replacement, for a number of samples.
-    counts: number of weights and multiply-adds. Attention counts in full, as in `torch.utils.flop_counter`, although a
+    counts: weight and multiply-add counts. Attention counts in full, as in `torch.utils.flop_counter`, although a
         causal kernel may skip half of it.
-    sample: shape of the input for one sample, which holds integers if an embedding reads them, else float32.
+    sample: input shape for one sample, which holds integers if an embedding reads them, else float32.
     family: dense, convolutional, recurrent or transformer.
     first_input_has_gradient: True if the backward pass also computes the gradient of the first product's input, as
         after an embedding; False if the first product reads the data.
-    images: True if inputs have the shape (n, channels, height, width), so that channels-last layout is possible.
+    images: True if inputs have the shape (n, channels, height, width), to allow channels-last layout.
     kept: bytes per sample saved for the backward pass; None if `activation_bytes` has to count them.
     described: the network's entry in the catalogue; None for small networks.
     """
@@ -46,31 +46,31 @@ class Entry:
 
     @property
     def length(self) -> int:
-        """Number of output rows per sample: the number of tokens or time steps, and 1 for classifiers."""
+        """Output rows per sample: one per token or time step, and 1 for classifiers."""
         return self.counts.output[0]
 
     @property
     def classes(self) -> int:
-        """Number of output columns, which is the number of classes."""
+        """Output columns, one per class."""
         return self.counts.output[1]
 
     def parameters(self) -> int:
-        """Return the number of weights."""
+        """Count the weights."""
         return self.counts.parameters
 
     def trained_parameters(self) -> int:
-        """Return the number of weights that a training step changes."""
+        """Count the weights that a training step changes."""
         return self.counts.parameters if self.counts.trained is None else self.counts.trained
 
     def forward_flop(self, batch: int) -> float:
-        """Return the FLOP of products and convolutions in a forward pass: 2 FLOP per multiply-add."""
+        """Count the FLOP in a forward pass's products and convolutions: 2 FLOP per multiply-add."""
         return 2.0 * batch * self.counts.macs
 
     def step_flop(self, batch: int) -> float:
-        """Return the FLOP of products and convolutions in a training step.
+        """Count the FLOP in a training step's products and convolutions.
 
-        The forward pass takes 2 FLOP per multiply-add. The gradients of the weights take as much again, and so do the
-        gradients of the inputs. If the first product reads the data, the gradient of its input is not computed.
+        The forward pass takes 2 FLOP per multiply-add. The gradients of the weights take as much again, and so do those
+        of the inputs. If the first product reads the data, the gradient of its input is not computed.
         """
         if self.counts.step_macs is not None:
             return 2.0 * batch * self.counts.step_macs
@@ -78,9 +78,9 @@ class Entry:
         return 2.0 * batch * (3 * self.counts.macs - skipped)
 
     def activation_bytes(self) -> float:
-        """Return the number of bytes per sample that a training step in float32 saves for the backward pass.
+        """Count the bytes per sample that a training step in float32 saves for the backward pass.
 
-        This is the difference between batches of two samples and of one, which leaves out a batch's fixed costs. Each
+        This is the difference between batches with two samples and with one, to leave out a batch's fixed costs. Each
         storage that autograd saves counts once, and weights do not count. Models run on fake tensors, which need no
         memory. Only recurrent models run on real tensors, because only a real run shows the size of the workspace that
         their library saves.
@@ -99,7 +99,7 @@ def model_without_data(entry: Entry) -> Iterator[nn.Module]:
 
 @cache
 def _saved_bytes(entry: Entry, batch: int) -> float:
-    """Return the number of bytes that autograd saves in a forward pass and the loss; weights do not count."""
+    """Count the bytes that autograd saves in a forward pass and the loss; weights do not count."""
     saved: dict[int, int] = {}
     alive: list[Tensor] = []  # keep the tensors alive, so that no storage id is used twice
 
@@ -161,14 +161,14 @@ def _image_entry(model: Callable[[], nn.Module], batch: Callable[[int], tuple[Te
 
 
 def _byte_entry(model: Callable[[], nn.Module], family: str, counts: Counts) -> Entry:
-    """Make an entry for a network that predicts the next byte of a text."""
+    """Make an entry for a network that predicts a text's next byte."""
     length = counts.output[0]
     passages = partial(real_data.text_batch, length=length)
     return Entry(model, passages, counts, (length,), family, first_input_has_gradient=True)
 
 
-# The numbers of multiply-adds come from torch's counter (see the tests). Formulas give the numbers for operators that
-# the counter lacks.
+# The multiply-add counts come from torch's counter (see the tests), or from formulas for operators that the counter
+# lacks.
 ZOO: dict[str, Entry] = {
     "mlp": _image_entry(Mlp, real_data.digits_batch, 8, "dense", Counts(301_066, 300_032, 32_768, (1, 10))),
     "cnn": _image_entry(Cnn, real_data.digits_batch, 8, "convolutional", Counts(66_154, 1_798_144, 18_432, (1, 10))),
