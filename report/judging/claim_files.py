@@ -24,8 +24,8 @@ ARTICLES = {
     "whygpu": "Why Does AI Need a GPU?",
 }
 _PART = ("quantity", "machine", "scope", "scale", "rule", "threshold", "sensitivity", "options", "cases", "awaits")
-# Labels with a fixed list of allowed values. The claim schema enforces the list: a misspelt value would match no
-# estimates, and no error would report the mistake.
+# Labels that may take only the listed values. The claim schema enforces the lists, because a misspelt value would match
+# no estimates without raising an error.
 CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],
@@ -44,10 +44,10 @@ CLOSED = {
 
 @dataclass(frozen=True)
 class Part:
-    """Part of a claim: a quantity, the rule that judges it, and the rule's threshold.
+    """Claim part: a quantity, the rule to judge it, and the rule's threshold.
 
     cases_why: the reason why the cases are a chosen list; '' if they are not.
-    machine: a kind of machine from `machine_kinds.KINDS`, whose nodes alone decide the part; '' means all nodes.
+    machine: a machine kind from `machine_kinds.KINDS`, whose nodes alone decide the part; '' means all nodes.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Part:
 
     @property
     def compare(self) -> str:
-        """Comparison of each estimate with the threshold (at_least, at_most or within), by the rule or by `options`."""
+        """Way to compare each estimate with the threshold (at_least, at_most or within), from the rule or `options`."""
         own = self.rule in ("at_least", "at_most", "within")
         return self.rule if own else str(self.options.get("compare", "at_least"))
 
     @property
     def share(self) -> float:
-        """Fraction of the units (such as models) that must reach the threshold; only the rule for_share_of uses it."""
+        """Fraction of units (such as models) that must reach the threshold; only the rule for_share_of uses it."""
         return float(self.options.get("share", 1.0))
 
     @property
@@ -89,11 +89,11 @@ class Part:
 
 @dataclass(frozen=True)
 class PublishedEvidence:
-    """Selection of published records that test a part of a claim, by the part's own rule and threshold.
+    """Published records, selected to test a claim part by its own rule and threshold.
 
     strength: 'direct' evidence may decide the part; 'indirect' evidence is only shown.
-    why: the common points and the differences of the records and the claim.
-    of: for the rule for_share_of, the label whose values are the units; '' if it is the label that the part declares.
+    why: the common points and the differences between the records and the claim.
+    of: for the rule for_share_of, the label whose values are the units; '' for the label that the part declares.
     """
 
     part: str
@@ -108,7 +108,7 @@ class PublishedEvidence:
 
 @dataclass(frozen=True)
 class Claim:
-    """Claim of an article, with the parts that decide it; a judgement or an untestable claim has no parts.
+    """Claim from an article, with the parts that decide it; a judgement or an untestable claim has no parts.
 
     findings: for each outcome, the sentences for the report; the first sentence whose numbers are known is used.
     when_written: the parts as they would be judged on the article's date.
@@ -161,7 +161,7 @@ def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
 
 
 def full_schema() -> dict[str, Any]:
-    """Return the claim schema, with the names and labels of all registered quantities as the allowed values."""
+    """Extend the claim schema to allow only the names and labels that the registered quantities have."""
     schema = copy.deepcopy(SCHEMA)
     present = {"not": {"required": ["awaits"]}}
     measured = [name for name, item in quantities().items() if item.tier != Tier.PUBLISHED]
@@ -201,10 +201,9 @@ def full_schema() -> dict[str, Any]:
 
 
 def _group_by_labels(registered: Iterable[Quantity]) -> dict[tuple[str, ...], list[str]]:
-    """Group the names of quantities by their labels.
+    """Group quantities by their labels; return their names.
 
-    A schema with a condition for each group takes half as long to validate as a schema with a condition for each
-    quantity.
+    A schema with a condition per group takes half as long to validate as a schema with a condition per quantity.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
     for quantity in registered:
@@ -280,7 +279,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
 
 
 def _parse_sentences(raw: Mapping[str, Any], names: list[str], path: Path, *steps: str) -> dict[str, tuple[str, ...]]:
-    """Return a tuple of sentences for each outcome. Raises StudyError for an unknown placeholder."""
+    """Parse the sentences for each outcome. Raises StudyError for an unknown placeholder."""
     by_outcome = {name: (text,) if isinstance(text, str) else tuple(text) for name, text in raw.items()}
     for outcome, sentences in by_outcome.items():
         for fault in (place_ for sentence in sentences for place_ in unknown_placeholders(sentence, names)):
@@ -346,7 +345,7 @@ def _check_known(
 
 
 def _inherit_parts(claim: Claim, known: Mapping[str, Claim]) -> Claim:
-    """Copy the parts of the claim named in `same_as` if this claim has none and a rule could decide it.
+    """Copy the parts from the claim named in `same_as` if this claim has none and a rule could decide it.
 
     Raises StudyError if the other claim has no parts either.
     """

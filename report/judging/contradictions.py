@@ -111,7 +111,7 @@ def _find_faults(
 
 
 def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str, Record]]:
-    """Return the rules of a claim, or of the part named `part`: pairs of claim id and a part as in `verdicts.json`."""
+    """List the rules for a claim, or for its part named `part`: pairs of claim id and a part as in `verdicts.json`."""
     keys = ("quantity", "scope", "rule", "scale")
     judged = [rule_part for rule_part in known[claim].parts if part in ("", rule_part.name)]
     records = [
@@ -124,9 +124,9 @@ def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tup
 def decide_contradictions(
     verdicts: Mapping[str, Record], contradictions: Sequence[Contradiction]
 ) -> list[dict[str, Any]]:
-    """Return the record of each contradiction for `verdicts.json`, with its sides' standings and its outcome.
+    """Record each contradiction for `verdicts.json`, with its sides' standings and its outcome.
 
-    verdicts: the records of the claims in `verdicts.json`, by claim id.
+    verdicts: the claims' records in `verdicts.json`, by claim id.
     """
     return [_contradiction_record(contradiction, verdicts) for contradiction in contradictions]
 
@@ -149,16 +149,16 @@ def _contradiction_record(contradiction: Contradiction, verdicts: Mapping[str, R
 
 
 def _carrier_record(verdict: Record, part: str) -> dict[str, str]:
-    """Return a claim or part that asserts a side, with its verdict or outcome.
+    """Record a claim or part that asserts a side, with its verdict or outcome.
 
-    verdict: the claim's record in `verdicts.json`. part: the name of the part; '' for the whole claim.
+    verdict: the claim's record in `verdicts.json`. part: the part's name; '' for the whole claim.
     """
     outcomes = [str(item["outcome"]) for item in verdict["parts"] if item["name"] == part]
     return {"id": str(verdict["id"]), "part": part, "verdict": outcomes[0] if part else str(verdict["verdict"])}
 
 
 def side_standing(verdicts: Iterable[str]) -> str:
-    """Return the standing of a side, given the verdicts on its claims.
+    """Derive a side's standing from the verdicts on its claims.
 
     Untestable claims are ignored, unless all claims are untestable: then the standing is 'opinion'. The standing is 'in
     part' if a verdict is DEPENDS, or if one claim is supported and another challenged, even if others await evidence.
@@ -176,7 +176,7 @@ def side_standing(verdicts: Iterable[str]) -> str:
 
 
 def settle_opposites(standings: Sequence[str]) -> list[str]:
-    """Complete the standings of two sides that deny each other.
+    """Complete the standings for two sides that deny each other.
 
     If one side holds, the other fails, and vice versa. Only a standing that is open, undecided or an opinion is
     replaced.
@@ -188,11 +188,10 @@ def settle_opposites(standings: Sequence[str]) -> list[str]:
 
 
 def contradiction_outcome(standings: Sequence[str]) -> str:
-    """Return the outcome of a contradiction, given the standings of its sides.
+    """Derive a contradiction's outcome from its sides' standings.
 
-    If a side is open, undecided or right in part, the outcome is that standing; if several of them occur, it is the
-    first in this order. Otherwise the outcome tells how many sides hold. Opinions are ignored, unless all sides are
-    opinions.
+    If a side is open, undecided or right in part, the outcome is that standing; if several occur, it is the first in
+    this order. Otherwise the outcome tells how many sides hold. Opinions are ignored, unless all sides are opinions.
     """
     decided = [standing for standing in standings if standing != "opinion"]
     if not decided:
@@ -227,10 +226,10 @@ def _conflict_by_figures(contradiction: Contradiction) -> str:
 
 
 def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
-    """Describe each pair of rules on different sides that no measurement can satisfy together.
+    """Describe any two rules on different sides that no measurement can satisfy together.
 
-    sides: for each side, pairs of claim id and a part as in `verdicts.json`. Two rules are compared if they have the
-    same quantity and their scopes overlap.
+    sides: for each side, its rules as listed by `_rule_records`. Two rules are compared if they have the same quantity
+    and their scopes overlap.
     """
     by_rules: dict[tuple[str, str], dict[str, None]] = {}
     for left, right in combinations(sides, 2):
@@ -247,7 +246,7 @@ def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
 
 
 def accepted_range(part: Record) -> tuple[float, float] | None:
-    """Return the range of estimates that a rule accepts; None if the rule is not at_least, at_most or within.
+    """Return the range in which a rule accepts estimates; None if the rule is not at_least, at_most or within.
 
     The range is divided by the part's scale, so it applies to estimates before scaling.
     """

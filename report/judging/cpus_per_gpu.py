@@ -23,12 +23,12 @@ JOBS = {
     ("infer", "Whisper"): "write down speech with Whisper",
     ("infer", "DLRM-DCNv2"): "recommend with DLRM-DCNv2",
 }
-# The stricter of MLPerf's two quality targets, as a fraction of the reference model's quality.
+# MLPerf's stricter quality target, as a fraction of the reference model's quality.
 HIGHER = 0.999
 
 
 def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
-    """Return a record for each job: the slowest and the fastest GPU, and the processors that each of them replaces.
+    """Record, for each job, the slowest and the fastest GPU and the processors that each replaces.
 
     Each job uses its newest MLPerf round in which servers with and without a GPU took part. The servers without a GPU
     have two processors. `low` and `high` span the round's entries. Only training and batch inference at the laxer
@@ -63,6 +63,6 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
 
 
 def _gpu_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a GPU. A server has two processors, so the GPU replaces twice its speedup in processors."""
+    """Record a GPU. A server has two processors, so the GPU replaces twice its speedup in processors."""
     ends = {name: 2 * float(row[name]) for name in ("estimate", "low", "high")}
     return {"gpu": row["gpu"], **ends, "records": row["records"], "detail": row["detail"]}

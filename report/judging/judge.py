@@ -38,9 +38,9 @@ from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_v
 from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
-# Fields of a claim that are copied to its verdict.
+# Claim fields to copy to the verdict.
 _DECLARED = ("id", "article", "section", "says", "kind", "untestable", "unpublished", "same_as", "note", "version")
-# Fields of the representative part that are copied to the claim's verdict.
+# Fields to copy from the representative part to the claim's verdict.
 _OF_PART = ("quantity", "unit", "estimate", "low", "high", "threshold", "threshold_why")
 _CSV = (
     "id", "article", "section", "kind", "verdict", "finding", "quantity", "estimate", "low", "high", "unit",
@@ -162,10 +162,10 @@ def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
 
 
 def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()) -> Verdict:
-    """Combine the outcomes of a claim's parts into its verdict; NOT_TESTABLE if it has no parts.
+    """Combine the parts' outcomes into the claim's verdict; NOT_TESTABLE if there are no parts.
 
-    past: the results of the parts as of the article's date. If they support the claim but today's parts challenge it,
-    the verdict is OUTDATED.
+    past: the parts' results as of the article's date. If they support the claim but today's parts challenge it, the
+    verdict is OUTDATED.
     """
     now = combine_verdicts([result.outcome for result in results]) if results else Verdict.NOT_TESTABLE
     was_supported = bool(past) and claim_verdict(past) is Verdict.SUPPORTED
@@ -173,7 +173,7 @@ def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()
 
 
 def deciding_source(results: Sequence[PartResult], verdict: Verdict) -> str:
-    """Return the origin of the deciding measurements: HERE or OTHERS, or '' if the claim is not decided.
+    """Tell where the deciding measurements come from: HERE or OTHERS, or '' if the claim is not decided.
 
     The origin is OTHERS if published measurements decide at least one part.
     """
@@ -183,7 +183,7 @@ def deciding_source(results: Sequence[PartResult], verdict: Verdict) -> str:
 
 
 def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str]) -> str:
-    """Return a node of the contributed machine that alone decides a verdict; '' if there is no such machine.
+    """Find the contributed machine that alone decides a verdict; return its first node, or '' if there is none.
 
     record: the claim's record in `verdicts.json`. The result is '' if published measurements decide the verdict. Beside
     measurements here, published figures have no node and do not count as a second machine.
@@ -197,7 +197,7 @@ def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str
 
 
 def _when_written_record(part_result: PartResult) -> dict[str, Any]:
-    """Return the record of a part as of the article's date: its outcome, threshold and representative case."""
+    """Record a part as of the article's date: its outcome, threshold and representative case."""
     result, row = part_result.result, part_result.result.representative if part_result.result else None
     number = row_interval(result.estimates, row) if result and row is not None else {}
     name = row_name(result.estimates, row) if result and row is not None else ""
@@ -213,7 +213,7 @@ def _when_written_record(part_result: PartResult) -> dict[str, Any]:
 def count_decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """Count the claims that are decided here, decided by published runs, and open.
 
-    'not testable' is the number of open claims that are not testable.
+    'not testable' counts the open claims that are not testable.
     """
     origins = Counter(str(verdict["decided_on"]) for verdict in verdicts)
     not_testable = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
@@ -223,8 +223,8 @@ def count_decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Group the claims by question; return each question with its claims and their common verdict.
 
-    The common verdict is that of the decided claims, or DIFFER if these disagree. If no claim is decided, it is the
-    verdict of all claims, or UNDECIDED if these disagree.
+    The common verdict is the one that all decided claims have, or DIFFER if these disagree. If no claim is decided, it
+    is the one that all claims have, or UNDECIDED if they disagree.
     """
     by_question: dict[str, list[Mapping[str, Any]]] = {}
     for record in verdicts:
@@ -247,7 +247,7 @@ def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, A
 
 
 def _claim_sources(claim: Claim, data: Dataset) -> list[dict[str, str]]:
-    """Return the sources for a claim and its published figures, without duplicates."""
+    """List the sources for a claim and its published figures, without duplicates."""
     names = list(claim.sources)
     for part in claim.parts:
         entries = part.entries if part.quantity == "reference.value" else []

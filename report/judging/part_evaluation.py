@@ -1,9 +1,9 @@
-"""Evaluation of one part of a claim: its estimates in scope, its outcome or missing evidence, and published results.
+"""Evaluate one claim part: its estimates in scope, its outcome or missing evidence, and published results.
 
-Published records are judged by the part's own rule and threshold. They decide the part only if the measurements of this
-study cannot decide it; otherwise they are shown beside these measurements. Only direct evidence decides: its records
-describe the same work on both sides and state the number formats. `rules.PublishedEnds` gives the margin by which a
-record decides. Indirect evidence is only shown.
+Published records are judged by the part's own rule and threshold. They decide the part only if this study's
+measurements cannot; otherwise they are shown beside these measurements. Only direct evidence decides: its records
+describe the same work on both sides and state the number formats. `rules.PublishedEnds` defines the margin that a
+record needs to decide. Indirect evidence is only shown.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
     """Select the estimates in a scope.
 
     `backend: best` also selects the best shape, if there are shapes. Aggregates labelled best are selected only if the
-    scope asks for them. `threads: all` selects, for each node and kind of device, the largest thread count that was
-    measured.
+    scope asks for them. `threads: all` selects, for each node and device kind, the largest measured thread count.
     """
     for name, value in _scope_values(scope, estimates).items():
         estimates = _narrow(estimates, name, value)
@@ -40,10 +39,9 @@ def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
 
 
 def _drop_undecidable(estimates: Estimates) -> Estimates:
-    """Drop each estimate without an interval if another machine of its kind has an interval for the same case.
+    """Drop each estimate without an interval if another machine of its kind has one for the same case.
 
-    A machine with a single round has no interval. Pooled with the others of its kind, it could leave their decided case
-    undecided.
+    A machine with a single round has no interval. Pooled with others, it could leave a case undecided that they decide.
     """
     has_interval = estimates["low"].notna().to_numpy(bool)
     if "node" not in estimates.labels or has_interval.all():
@@ -74,7 +72,7 @@ def _narrow(estimates: Estimates, name: str, value: Any) -> Estimates:
 
 
 def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
-    """Return the kinds of devices (cpu, gpu) that the part's quantity, scope or comparison between devices needs."""
+    """List the device kinds (cpu, gpu) that the part's quantity, scope or comparison between devices needs."""
     scope_kinds = part.scope.get("device", [])
     kinds = {*quantity.kinds, *(scope_kinds if isinstance(scope_kinds, list) else [scope_kinds])}
     if part.options.get("over") == "device":
@@ -85,7 +83,7 @@ def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
 def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
     """Find the evidence that a part lacks, if its rule has nothing to compare.
 
-    estimates: all estimates of the part's quantity, in scope or not.
+    estimates: all estimates for the part's quantity, in scope or not.
     """
     kinds = kinds_needed(part, quantity)
     wanted = list(quantity.experiments)
@@ -105,7 +103,7 @@ def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dat
 
 
 def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | None:
-    """Return the most common failure of an experiment on a kind of device; None if the experiment has results there."""
+    """Find an experiment's most common failure on a device kind; None if the experiment has results there."""
     rows = data.statuses(experiment, kind)
     if (rows["status"] == "ok").any():
         return None
@@ -139,12 +137,12 @@ def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing
 class PublishedResult:
     """Published evidence for one part, with the result of judging it.
 
-    part: the part, with quantity, scope and scale of the published evidence in place of its own.
+    part: the part, with the published evidence's quantity, scope and scale in place of its own.
     strength: 'direct' or 'indirect'.
-    why: the common points and the differences of the records and the claim.
-    estimates: all estimates of the published quantity.
+    why: the common points and the differences between the records and the claim.
+    estimates: all estimates for the published quantity.
     chosen: the estimates in scope, after scaling.
-    result: the result of the rule; None if it had nothing to compare.
+    result: the rule's result; None if it had nothing to compare.
     """
 
     part: Part
@@ -157,7 +155,7 @@ class PublishedResult:
 
     @property
     def outcome(self) -> Verdict | None:
-        """Outcome of the rule; None if the rule had nothing to compare."""
+        """The rule's outcome; None if it had nothing to compare."""
         return self.result.outcome if self.result else None
 
     @property
@@ -170,13 +168,13 @@ class PublishedResult:
 
 @dataclass
 class PartResult:
-    """Part of a claim with its outcome.
+    """Claim part with its outcome.
 
     missing: the evidence that the part awaits; None if its rule could be applied.
-    estimates: all estimates of the part's quantity, before scope and scale.
-    result: the result of the rule; None if the rule could not be applied.
+    estimates: all estimates for the part's quantity, before scope and scale.
+    result: the rule's result; None if the rule could not be applied.
     unchecked: True if the part is undecided because nothing checks the quantity's model.
-    others: the results of the published evidence.
+    others: the results from published evidence.
     waits: if published evidence decides the part, the evidence that the part would await without it; otherwise None.
     """
 
@@ -193,7 +191,7 @@ class PartResult:
 
 
 class QuantityCache:
-    """Cache of the estimates of each quantity on one dataset, with a record of the data that each quantity used."""
+    """Cache for each quantity's estimates on one dataset. It also records the data that each quantity used."""
 
     def __init__(self, data: Dataset) -> None:
         self.data = data
@@ -223,7 +221,7 @@ class QuantityCache:
         return any(not metric for _, metric in self._used.get(quantity.name, DataUse()).rows)
 
     def source_rows(self, quantity: Quantity, followed: tuple[int, ...], nodes: Sequence[str]) -> tuple[int, ...]:
-        """Return the numbers of the summary rows behind an estimate.
+        """Find the summary rows behind an estimate; return their numbers.
 
         followed: the row numbers that were tracked through the quantity's arithmetic. If there are none, all rows that
         the quantity read for `nodes` are returned. A published figure has no node, so it has no rows.
@@ -271,7 +269,7 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
 
 
 def _awaiting_result(part: Part, claim: Claim, quantity: Quantity | None, cache: QuantityCache) -> PartResult:
-    """Return the result of a part that declares `awaits`. Raises StudyError if the data that it awaits exist."""
+    """Return the result for a part that declares `awaits`. Raises StudyError if the data that it awaits exist."""
     if quantity is not None and _has_data(part, quantity, cache):
         raise StudyError(
             f"{claim.path}: awaits: remove it, for {part.quantity} is implemented and has data in this scope"
@@ -294,10 +292,10 @@ def _has_data(part: Part, quantity: Quantity, cache: QuantityCache) -> bool:
 
 
 def _compared_unit(part: Part, quantity: Quantity, data: Dataset) -> str:
-    """Return the unit of the values that the rule compares with the threshold.
+    """Return the unit in which the rule compares values with the threshold.
 
-    The unit is 1 for the rules ratio, trend and crossover. For other rules it is the unit of the quantity; if the
-    quantity is documented and has no unit, it is the unit of the published entries, or '' if their units differ.
+    The unit is 1 for the rules ratio, trend and crossover. For other rules it is the quantity's unit; if the quantity
+    is documented and has no unit, it is the published entries' unit, or '' if their units differ.
     """
     if part.rule in ("ratio", "trend", "crossover"):
         return "1"
@@ -311,7 +309,7 @@ DIRECT = "direct"
 
 
 def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[PublishedResult]:
-    """Judge each piece of published evidence that a claim declares for a part.
+    """Judge all published evidence that a claim declares for a part.
 
     Raises StudyError with the claim's file if the part's rule does not fit the records.
     """
@@ -367,7 +365,7 @@ def _with_stated_formats(estimates: Estimates) -> Estimates:
 
 
 def add_published_results(part_result: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
-    """Add the results of published evidence to a part.
+    """Judge published evidence for a part, and add the results to the part.
 
     If the part lacks evidence or rounds and direct evidence decides, the part takes the outcome of that evidence.
     """
@@ -391,7 +389,7 @@ def add_published_results(part_result: PartResult, claim: Claim, cache: Quantity
 
 
 def _missing_rounds(part_result: PartResult) -> Missing | None:
-    """Return the need for more rounds if a part is undecided and most estimates have one round and no interval."""
+    """Ask for more rounds if a part is undecided and most estimates have one round and no interval."""
     if part_result.result is None or part_result.quantity is None or part_result.outcome is not Verdict.UNDECIDED:
         return None
     single, every = int(part_result.result.single_round.sum()), len(part_result.result.estimates)

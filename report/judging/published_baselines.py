@@ -26,7 +26,7 @@ SCHEMA = json.loads((PACKAGE / "schemas" / "counterparts.schema.json").read_text
 
 
 def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, Any]]:
-    """Compare each declared published value with the largest estimate of this study on each kind of node.
+    """Compare each declared published value with this study's largest estimate on each node kind.
 
     Each estimate has its ratio to the published value. The list is empty if the file is missing or there are no
     published records. Raises StudyError for an unknown quantity or record.

@@ -1,4 +1,4 @@
-"""Find the users of each published record."""
+"""Map published records to their users."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 from report.data.published_records import Published
 
-# Users that are not claims.
-# OPENING: the opening of the report.
-# COUNTERPART: the comparison of our CPU figures with published figures.
+# Users other than claims. OPENING: the report's opening. COUNTERPART: the comparison between our CPU figures and
+# published figures.
 OPENING, COUNTERPART = "opening", "counterpart"
 Rows = Sequence[Mapping[str, Any]]
 
@@ -17,7 +16,7 @@ Rows = Sequence[Mapping[str, Any]]
 def record_users(
     published: Published, evidence: Iterable[tuple[str, str]], replaced: Rows = (), counterparts: Rows = ()
 ) -> dict[str, list[str]]:
-    """Map the key of each published record to the record's users, claims first; an unused record has an empty list.
+    """Map each published record's key to the record's users, claims first; an unused record has an empty list.
 
     evidence: pairs of claim id and record key.
     replaced: the rows from `judging.cpus_per_gpu`.
@@ -46,7 +45,7 @@ def evidence_records(verdicts: Rows) -> Iterator[tuple[str, str]]:
 
 
 def source_users(published: Published, used: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
-    """Return each source with the number of its records, the number that have users, and these users."""
+    """Count each source's records and those that have users, and list these users."""
     records = []
     for name, source in published.sources.items():
         keys = published.records.loc[published.records["source"] == name, "key"]

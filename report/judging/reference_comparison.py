@@ -36,11 +36,11 @@ _OUTCOME_WORDS = {
 
 
 def compare_pairs(data: Dataset, path: Path = DECLARED, evidence: QuantityCache | None = None) -> list[dict[str, Any]]:
-    """Return every declared pair with its published figures and the measured cases, for `verdicts.json`.
+    """Record every declared pair with its published figures and the measured cases, for `verdicts.json`.
 
     evidence: a cache with quantities that are computed already. `deviation` is the measured value divided by the
-    published value, minus 1, with the interval of the measurement. `waits` tells which measurements a figure without
-    cases needs. The list is empty if the file is missing. Raises StudyError for a mistake in the file.
+    published value, minus 1, with the measurement's interval. `waits` tells which measurements a figure without cases
+    needs. The list is empty if the file is missing. Raises StudyError for a mistake in the file.
     """
     if not path.exists():
         return []
@@ -71,7 +71,7 @@ def _scaling_text(pair: Pair) -> str:
 
 
 class _Machines:
-    """Finder of the devices that match a published figure."""
+    """Finder for the devices that match a published figure."""
 
     def __init__(self, kinds: Mapping[str, Record], nodes: Sequence[Node]) -> None:
         self.kinds = kinds
@@ -193,7 +193,7 @@ class _PairComparison:
 
 
 def _largest_cases(cases: Estimates) -> Estimates:
-    """Keep the largest estimate for each kind of node and each device."""
+    """Keep the largest estimate for each node kind and device."""
     known = cases.frame[cases.frame["estimate"].astype(float).notna()] if len(cases) else cases.frame
     if not len(known):
         return Estimates.empty()
@@ -216,7 +216,7 @@ def _relative_deviation(value: float | None, published: float | None) -> float |
 def _deviation_outcome(
     pair: Pair, figure: Figure, deviation: float | None, at: Place, evidence: QuantityCache
 ) -> tuple[str, str]:
-    """Return the class of a deviation, and the declared explanation if the class is EXPLAINED, otherwise ''."""
+    """Classify a deviation; return also the declared explanation if the class is EXPLAINED, otherwise ''."""
     least, most = _relative_deviation(figure.low, figure.value), _relative_deviation(figure.high, figure.value)
     if not figure.verified or deviation is None or least is None or most is None:
         return UNVERIFIED, ""
@@ -239,7 +239,7 @@ def _has_cases(name: str, at: Place, evidence: QuantityCache) -> bool:
 
 
 def comparison_sentence(pairs: Sequence[Record]) -> str:
-    """Summarize the comparison: the number of measured values per outcome, and of figures that wait for a machine."""
+    """Summarize the comparison: count the measured values per outcome, and the figures that wait for a machine."""
     figures = [figure for pair in pairs for figure in pair["figures"]]
     outcomes = [case["outcome"] for figure in figures for case in figure["cases"]]
     waiting = sum(bool(figure["waits"]) for figure in figures)

@@ -24,12 +24,12 @@ Record = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """Published figure for one kind of device.
+    """Published figure for one device kind.
 
-    host: another kind of device that the node must have too; '' for none.
-    entries: the ids of the reference entries.
+    host: another device kind that the node must have too; '' for none.
+    entries: the reference entries' ids.
     value, low, high: numbers in the unit `Pair.unit`; None if unknown.
-    worked_out: the calculation of the value from the entries; '' if an entry gives the value itself.
+    worked_out: the arithmetic to derive the value from the entries; '' if an entry gives the value itself.
     """
 
     device: str
@@ -44,7 +44,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Pair:
-    """Measured quantity with the scope of the cases to compare, and the published figures to compare them with."""
+    """Measured quantity with the scope that selects its cases, and the published figures to compare them with."""
 
     id: str
     title: str
@@ -61,7 +61,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Triangulation:
-    """All declared pairs. devices: for each kind of device, the properties by which to recognize it."""
+    """All declared pairs. devices: for each device kind, the properties by which to recognize it."""
 
     devices: Mapping[str, Record]
     pairs: tuple[Pair, ...]
@@ -127,8 +127,8 @@ class _PairReader:
     def _parse_figures(self, raw: str | Record, unit: str, number: int) -> list[Figure]:
         """Parse one figure, or a pattern that stands for several figures.
 
-        A pattern is the id of an entry with `*` in place of the device. It gives a figure for each device that has such
-        an entry and is of the kind (cpu or gpu) in the pair's scope.
+        A pattern is an entry id with `*` in place of the device. It gives a figure for each device that has such an
+        entry and is of the kind (cpu or gpu) in the pair's scope.
         """
         steps = ("figures", number)
         if not isinstance(raw, str):
@@ -180,7 +180,7 @@ class _PairReader:
 def _figure_range(
     entries: Sequence[Record], counts: Sequence[float]
 ) -> tuple[float | None, float | None, float | None]:
-    """Return value, low and high of a figure that is calculated from one or two entries.
+    """Calculate a figure's value, low and high from one or two entries.
 
     Each entry is divided by its count. If there are two entries, the first is then divided by the second: low is the
     first low over the second high, and high is the first high over the second low. All are None if an entry has no

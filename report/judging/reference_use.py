@@ -1,4 +1,4 @@
-"""Find the users of each published figure."""
+"""Map published figures to their users."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def reference_users(
     contradictions: Iterable[Contradiction],
     triangulation: Triangulation | None,
 ) -> dict[str, list[str]]:
-    """Return the users of each reference entry.
+    """List each reference entry's users.
 
     The users are, in this order:
     - claims that name the entry or whose quantity read it,
@@ -64,7 +64,7 @@ def reference_users(
 
 
 def reference_records(reference: Mapping[str, Record], users: Uses) -> list[dict[str, Any]]:
-    """Return every entry with source and users, for `verdicts.json`."""
+    """Record every entry with source and users, for `verdicts.json`."""
     fields = ("id", "subject", "what", "value", "low", "high", "unit", "status", "note")
     return [
         {

@@ -1,6 +1,6 @@
-"""Test the robustness of verdicts: judge a part again with one assumption changed at a time (a trial).
+"""Test how robust verdicts are: judge a part again with one assumption changed at a time (a trial).
 
-The assumptions are the threshold, a label value in the scope, and the inclusion of each case, machine or unit. A trial
+The assumptions are the threshold, a label value in the scope, and the cases, machines and units to include. A trial
 turns the verdict if it leads to a different verdict. `verdicts.Trial` is its record.
 """
 
@@ -39,27 +39,27 @@ from report.statistics import Floats
 from report.verdicts import Part as PartRecord
 from report.verdicts import Robustness, Trial, Turn
 
-# CLEAR_WIDTHS: a robust outcome lies at least this number of interval widths from the threshold.
-# NEAR_FACTOR: a threshold in the declared range is near if it differs from the declared threshold by at most this
-# factor; no near threshold turns a robust outcome.
+# CLEAR_WIDTHS: a robust outcome lies at least this many interval widths from the threshold. NEAR_FACTOR: a threshold in
+# the declared range is near if it differs from the declared threshold by at most this factor; no near threshold turns a
+# robust outcome.
 CLEAR_WIDTHS, NEAR_FACTOR = 1.0, 2.0
-# Scope labels to try with other values: the claim's question stays the same with another value.
+# Scope labels to try with other values, because the claim's question stays the same.
 _SWAPPED = ("dtype", "threads", "backend", "baseline", "precision", "op")
-# Maximum number of cases or machines to name in trials. If there are more, only their number is given.
+# Trials name at most this many cases or machines. If there are more, only their number is given.
 MOST_NAMED = 3
-# If the ends of a slider's range differ by more than this factor, the range is drawn on a logarithmic scale.
+# If a slider's range spans more than this factor, it is drawn on a logarithmic scale.
 LOGARITHMIC = 8.0
-# Number of bisection steps to find the threshold at which the outcome of a share changes. A share varies smoothly with
-# the threshold, so the ends of the intervals do not give this threshold.
+# Number of bisection steps to find the threshold at which a share's outcome changes. A share varies smoothly with the
+# threshold, so the interval ends do not give this threshold.
 _HALVINGS = 40
-# Maximum number of pieces on a slider. If there are more, the slider offers the declared thresholds only.
+# A slider with more pieces than this offers the declared thresholds only.
 MOST_PIECES = 60
 
 
 class Retrial:
-    """Compared estimates of a part, with methods to judge them again.
+    """A part's compared estimates, with methods to judge them again.
 
-    verdict_for: returns the claim's verdict for an outcome of this part.
+    verdict_for: maps an outcome of this part to the claim's verdict.
     open_: the outcome to return for thresholds at which the part is undecided.
     """
 
@@ -85,16 +85,16 @@ class Retrial:
     def turns(self, outcome: Verdict) -> bool:
         """Return True if this outcome of the part turns the claim's verdict.
 
-        If no outcome of the part can turn the verdict, return True if this outcome differs from the part's own.
+        If no outcome can turn the verdict, return True if this outcome differs from the part's own.
         """
         return self.verdict_for(outcome) != self.verdict_for(self.outcome) if self.decides else outcome != self.outcome
 
     def trial(self, kind: str, outcome: Verdict, **changed: Any) -> Trial:
-        """Return the record of a trial with this outcome and the resulting verdict."""
+        """Record a trial with this outcome and the resulting verdict."""
         return Trial(kind=kind, outcome=outcome, verdict=self.verdict_for(outcome), **changed)  # type: ignore[arg-type]
 
     def outcome_at(self, threshold: Threshold) -> Verdict:
-        """Return the outcome of the part at another threshold; `open_` if the part is undecided there."""
+        """Judge the part at another threshold; return `open_` if it is undecided there."""
         outcome = self._outcome_at(threshold)
         return outcome if outcome.is_decided else self.undecided_outcome
 
@@ -155,15 +155,15 @@ def _is_near(trial: Trial) -> bool:
 
 
 def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> float:
-    """Return the distance of the deciding estimate from the threshold, in widths of the estimate's interval.
+    """Return how far the deciding estimate lies from the threshold, in widths of the estimate's interval.
 
     The deciding estimate is the representative estimate. For DEPENDS, it is the less clear of two estimates, namely the
     clearest on each side, because the outcome holds as long as both sides have an estimate. Distances are computed on
-    logarithms if all values are positive. For a share of units, return the distance of the share from `wanted`. The
-    distance is infinite for exact figures, and nan without an interval.
+    logarithms if all values are positive. For a share of units, return the share's distance from `wanted`. The distance
+    is infinite for exact figures, and nan without an interval.
     """
     if result.share is not None and result.share.units:
-        # The interval of a share always has a width, because the units are a sample of all such units.
+        # A share's interval always has a width, because the units are only a sample.
         return abs(result.share.estimate - wanted) / (result.share.high - result.share.low)
     widths = _distances_in_widths(result.estimates, threshold.ends)
     if result.outcome is not Verdict.DEPENDS:
@@ -207,8 +207,8 @@ def threshold_trials(retrial: Retrial) -> Iterator[Trial]:
 def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
     """Yield a trial for each declared range that turns the verdict.
 
-    The trial's `factor` compares this range with the part's own range: it is the larger of the ratio between their
-    lower ends and the ratio between their upper ends.
+    The trial's `factor` compares this range with the part's own range: it is the ratio between their lower ends or
+    between their upper ends, whichever is larger.
     """
     for threshold in retrial.part.thresholds:
         outcome = retrial.outcome_at(threshold)
@@ -219,7 +219,7 @@ def _turning_ranges(retrial: Retrial) -> Iterator[Trial]:
 
 
 def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
-    """Yield a trial for the nearest threshold on each side of the declared threshold that turns the verdict."""
+    """Yield a trial for the nearest threshold that turns the verdict, on each side of the declared threshold."""
     declared, tried = retrial.part.threshold.low, retrial.part.thresholds
     stretches = list(outcome_pieces(retrial, tried[0].low, tried[-1].low))
     now = sum(start < declared or (start == declared and not later) for start, _, _, later in stretches) - 1
@@ -236,12 +236,12 @@ def _turning_thresholds(retrial: Retrial) -> Iterator[Trial]:
 
 
 def _larger_ratio(at: float, value: float) -> float | None:
-    """Return the ratio of the larger number to the smaller; None if either is not positive."""
+    """Divide the larger number by the smaller; return None if either is not positive."""
     return max(at / value, value / at) if at > 0 and value > 0 else None
 
 
 def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[float, Verdict, Verdict, int]]:
-    """Split a range of thresholds into pieces with one outcome each, in ascending order.
+    """Split a threshold range into pieces with one outcome each, in ascending order.
 
     Yields for each piece: its start, the part's outcome, the claim's verdict, and a number. The number is 1 if the
     start itself still belongs to the previous piece, otherwise 0.
@@ -262,9 +262,9 @@ def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[
 
 
 def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[float]:
-    """Return the ends of the range and all thresholds between them at which an estimate may change sides.
+    """List the ends of the range and all thresholds between them at which an estimate may change sides.
 
-    For a share of units, also return evenly spaced thresholds, because its outcome may change anywhere.
+    For a share of units, add evenly spaced thresholds, because its outcome may change anywhere.
     """
     ends = np.concatenate([retrial.low[retrial.known], retrial.high[retrial.known]])
     if "family" in retrial.result.estimates.labels:
@@ -291,7 +291,7 @@ def _turning_place(retrial: Retrial, start: float, end: float) -> float:
 
 
 def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial) -> Iterator[Trial]:
-    """Yield a trial for each other value of a scope label in _SWAPPED that occurs in the estimates."""
+    """Yield a trial for each other value that the estimates have for a scope label in _SWAPPED."""
     for name in _SWAPPED:
         now = part.scope.get(name)
         if now is None or isinstance(now, list) or name not in estimates.labels:
@@ -308,7 +308,7 @@ def _scope_trials(part: Part, estimates: Estimates, unit: str, retrial: Retrial)
 
 
 def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: Mapping[str, Any]) -> list[Any]:
-    """Return the other values of a scope label among the estimates that match the scope's other labels.
+    """List a scope label's other values among the estimates that match the scope's other labels.
 
     more: labels and values to add to the scope.
     """
@@ -321,10 +321,10 @@ def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: M
 
 
 def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
-    """Yield a trial for each case, kind of machine, or unit of a share whose omission changes the outcome.
+    """Yield a trial for each case, machine kind, or unit in a share whose omission changes the outcome.
 
-    All machines of a kind are left out together; `one_case` is True if they have one case only. The outcome without a
-    case or machine follows from the numbers of cases that support and challenge. A share is computed again.
+    All machines of a kind are left out together; `one_case` is True if they have one case only. Without a case or
+    machine, the outcome follows from the counts of supporting and challenging cases. A share is computed again.
     """
     estimates, n = retrial.result.estimates, len(retrial.sides)
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
@@ -333,9 +333,9 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     def outcome_without(rows: NDArray[np.bool_], n_omitted: int, supporting: int, challenging: int) -> Verdict:
         """Return the outcome if cases are left out.
 
-        rows: mask of the omitted cases, used for shares only.
-        n_omitted: number of omitted cases.
-        supporting, challenging: numbers of omitted cases that support and challenge.
+        rows: mask for the omitted cases, used for shares only.
+        n_omitted: how many cases are omitted.
+        supporting, challenging: how many omitted cases support or challenge the claim.
         """
         if population:
             return population.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
@@ -379,11 +379,11 @@ def _case_text(estimates: Estimates, row: int, data: Dataset) -> str:
     return "; ".join(filter(None, (row_machine(estimates, row, data), row_name(estimates, row))))
 
 
-# The following functions combine the trials of all parts of a claim.
+# The following functions combine the trials on all parts in a claim.
 
 
 def claim_robustness(parts: Sequence[PartRecord], verdict: str) -> tuple[str | None, Turn | None]:
-    """Return the robustness of a claim, and the nearest change that turns its verdict.
+    """Rate how robust a claim's verdict is, and find the nearest change that turns it.
 
     The robustness is:
     SENSITIVE: a small change turns the verdict, or the result is close to the threshold.
@@ -427,7 +427,7 @@ def _ranked_turns(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
 
 
 def _trial_rank(trial: Trial) -> tuple[int, float] | None:
-    """Return the rank of a trial's change, lower for a nearer change.
+    """Rank a trial's change: the nearer it is, the lower its rank.
 
     Returns None for trials that are no candidates: declared thresholds, and loops in plain code.
     """
@@ -445,7 +445,7 @@ def _turn_from_trial(trial: Trial, part: str | None, **changed: Any) -> Turn:
 
 
 def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]:
-    """Yield the inputs to a formula that turn the verdict if they move to an end of their range."""
+    """Yield the formula inputs that turn the verdict if they move to an end of their range."""
     for part in parts:
         record = part.arithmetic or {}
         for work in (record, *record.get("also", [])):
@@ -463,9 +463,9 @@ def _turning_inputs(parts: Sequence[PartRecord], verdict: str) -> Iterator[Turn]
 def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
     """Find changes that turn the verdict if they are made in all parts that allow them.
 
-    A change is another label value, or a kind of machine left out. Changes that only one part allows are skipped. Each
-    turn copies the trial of the first part with the change, except for the verdict, which is the claim's verdict after
-    the change. parts: all judged parts.
+    A change takes another label value, or leaves out a machine kind. Changes that only one part allows are skipped.
+    Each turn copies the trial on the first part that allows the change, except for the verdict, which is the claim's
+    verdict after the change. parts: all judged parts.
     """
     by_change: dict[tuple[Any, ...], dict[int, Trial]] = {}
     for at, part in enumerate(parts):
@@ -488,22 +488,22 @@ def joint_turns(parts: Sequence[PartRecord], verdict: str) -> list[Turn]:
 
 
 def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdict]) -> dict[str, Any] | None:
-    """Return the outcomes of a part and the verdicts on the claim at other thresholds, with the other parts unchanged.
+    """Judge a part and its claim at other thresholds, with the other parts unchanged.
 
     Returns None if no other threshold is declared, nothing was compared, or no estimate depends on the threshold. The
     record has these fields:
     declared: the declared threshold.
     range: the smallest and the largest declared threshold.
-    log: True if the ratio of these two exceeds LOGARITHMIC.
+    log: True if the largest exceeds the smallest by more than the factor LOGARITHMIC.
     pieces: the pieces from `outcome_pieces`.
-    choices: a list of threshold, outcome and verdict. It replaces range, log and pieces if the threshold is a range or
-    if there are more than MOST_PIECES pieces.
+    choices: each declared threshold with its outcome and verdict. They replace range, log and pieces if the threshold
+    is a range or if there are more than MOST_PIECES pieces.
     """
     part_result = _with_published_result(part_result)
     declared = part_result.part.thresholds
     if part_result.result is None or part_result.unchecked or len(declared) < 2:
         return None
-    # At a threshold where published measurements do not decide, the part still awaits measurements of this study.
+    # At a threshold where published measurements do not decide, the part still awaits this study's measurements.
     open_ = part_result.waits.verdict if part_result.waits else Verdict.UNDECIDED
     retrial = Retrial(part_result.part, part_result.result, verdict_for, open_)
     if retrial.is_settled:
@@ -532,11 +532,11 @@ def _with_published_result(part_result: PartResult) -> PartResult:
 def claim_sliders(
     part_results: Sequence[PartResult], verdict_for: Callable[[Mapping[int, Verdict]], Verdict]
 ) -> list[dict[str, Any]]:
-    """Return the records of a claim's sliders; parts with the same thresholds and unit use one slider together.
+    """Record a claim's sliders; parts with the same thresholds and unit use one slider together.
 
-    verdict_for: returns the claim's verdict if the parts at these positions had these outcomes. Each record is that of
-    `part_slider` with `parts` (their names) and `unit`. If several parts use a slider, the outcome of a piece is the
-    claim's verdict.
+    verdict_for: returns the claim's verdict if the parts at these positions had these outcomes. `parts` (their names)
+    and `unit` are added to each record from `part_slider`. If several parts use a slider, each piece has the claim's
+    verdict as its outcome.
     """
     records = {}
     for at, part_result in enumerate(part_results):
@@ -562,7 +562,7 @@ def _joint_slider(
     records: Mapping[int, Mapping[str, Any]],
     verdict_for: Callable[[Mapping[int, Verdict]], Verdict],
 ) -> dict[str, Any]:
-    """Merge the sliders of several parts; the outcome of a piece is the claim's verdict."""
+    """Merge several parts' sliders; each piece has the claim's verdict as its outcome."""
     starts = sorted({(piece[0], piece[3]) for at in group for piece in records[at]["pieces"]})
     stretches: list[list[Any]] = []
     for start in starts:

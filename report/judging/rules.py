@@ -42,9 +42,9 @@ RULES = ("at_least", "at_most", "within", "ratio", "trend", "exists", "crossover
 
 @dataclass(frozen=True)
 class RuleResult:
-    """Outcome of a rule, with the estimates that it compared and the side of each estimate.
+    """Outcome of a rule, with the compared estimates and their sides.
 
-    representative: the row of the representative estimate (see `_representative_row`); None without estimates.
+    representative: the representative estimate's row (see `_representative_row`); None without estimates.
     boundary: the boundary between the sides; None unless the outcome is DEPENDS.
     crossover: for the rule crossover, a text on the side that is ahead and the value from which it is ahead.
     share: for the rule for_share_of, the share that reaches the threshold; otherwise None.
@@ -61,15 +61,15 @@ class RuleResult:
 
     @property
     def single_round(self) -> NDArray[np.bool_]:
-        """Mask of the estimates that come from one round and so have no interval, shape (estimates,)."""
+        """Mask for estimates that come from one round and so have no interval, shape (estimates,)."""
         once = self.estimates["n_rounds"].astype(int) == 1
         return (self.estimates["low"].isna() & once).to_numpy(bool)
 
 
 def interval_sides(low: Floats, high: Floats, threshold: Threshold, compare: str) -> list[Side]:
-    """Return the side of the threshold on which each interval lies; UNDECIDED if it crosses the threshold or is nan.
+    """Find each interval's side of the threshold; UNDECIDED if the interval crosses the threshold or is nan.
 
-    low, high: the ends of the intervals, shape (estimates,).
+    low, high: the interval ends, shape (estimates,).
     """
     return _sides_from_numbers(_side_numbers(low, high, threshold, compare))
 
@@ -81,7 +81,7 @@ def _sides_from_numbers(numbers: NDArray[np.intp]) -> list[Side]:
 
 
 def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str) -> NDArray[np.intp]:
-    """Return the sides of `interval_sides` as numbers: positions in the enumeration `Side`."""
+    """Return the sides from `interval_sides` as numbers: positions in the enumeration `Side`."""
     if threshold.high is not None:
         inside = (threshold.low <= low) & (high <= threshold.high)
         outside = (high < threshold.low) | (low > threshold.high)
@@ -94,18 +94,18 @@ def _side_numbers(low: Floats, high: Floats, threshold: Threshold, compare: str)
 
 
 def deciding_level(rule: str, estimates: int) -> float:
-    """Return the level of the intervals by which a rule decides.
+    """Return the interval level by which a rule decides.
 
-    For the rule exists, one estimate among many suffices, and each of them may be wrong by chance. A Bonferroni
-    correction keeps the chance that any of them is wrong as low as for one estimate. The other rules never rest on one
-    estimate among many, so they need no correction.
+    For the rule exists, one estimate among many suffices, and each may be wrong by chance. A Bonferroni correction
+    keeps the chance that any is wrong as low as for one estimate. The other rules never rest on one estimate among
+    many, so they need no correction.
     """
     many = max(1, estimates) if rule == "exists" else 1
     return 1 - (1 - statistics.DECIDING) / many
 
 
 def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
-    """Form the ratios, slopes or crossings that the part's rule needs, and pool the machines of each kind.
+    """Form the ratios, slopes or crossings that the part's rule needs, and pool machines by kind.
 
     Other rules use the estimates unchanged. Raises StudyError if the rule's options do not fit the estimates.
     """
@@ -140,14 +140,14 @@ def apply_rule(
 
 
 def rule_outcome(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
-    """Return only the outcome of `apply_rule`; None if there is nothing to compare."""
+    """Return only the outcome from `apply_rule`; None if there is nothing to compare."""
     compared = transform(part, estimates, unit)
     sides = _compared_sides(part, compared)
     return _outcome(part, sides, reached_share(part, compared.estimates)) if sides else None
 
 
 def _with_boundary_labels(estimates: Estimates) -> Estimates:
-    """Drop labels of published figures that tell how a figure was obtained: no boundary should rest on them."""
+    """Drop labels that tell how a published figure was obtained: no boundary should rest on them."""
     if "family" not in estimates.labels:
         return estimates
     beside = ("family", "records", "measure", "setting", "precision", "strength")
@@ -165,7 +165,7 @@ def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
 
 
 def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -> Callable[[Threshold], list[Side]]:
-    """Return a function that maps a threshold to the side of each estimate.
+    """Return a function that maps a threshold to each estimate's side.
 
     ends: the interval ends from `deciding_ends`, which do not depend on the threshold. For published figures, the
     function uses `PublishedEnds` instead.
@@ -180,7 +180,7 @@ class PublishedEnds:
     """Interval ends by which published figures decide, because these figures have no rounds to compute intervals from.
 
     A figure includes the range that its source states, if any. It decides if it lies beyond the threshold by the factor
-    CLEAR, or if a figure from an independent source lies on the same side of the threshold.
+    CLEAR, or if a figure from an independent source lies on the same side.
     """
 
     def __init__(self, estimates: Estimates) -> None:
@@ -189,11 +189,11 @@ class PublishedEnds:
         self.decisive_ends = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
         names, self.family_numbers = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
-        # Each row and each column is a family of sources. True if the two families have no source in common.
+        # Each row and each column stands for a family of sources. True if the two families have no source in common.
         self.are_independent = np.array([[not source & other for other in sources] for source in sources], bool)
 
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
-        """Return each figure's side of the threshold."""
+        """Find each figure's side of the threshold."""
         plain = _side_numbers(*self.stated_ends, threshold, compare)
         numbers = _side_numbers(*self.decisive_ends, threshold, compare)
         for side in (0, 1):
@@ -230,12 +230,12 @@ def _outcome(part: Part, sides: Sequence[Side], share: Share | None) -> Verdict:
 
 
 def outcome_from_sides(rule: str, sides: Sequence[Side]) -> Verdict:
-    """Derive one outcome from the number of estimates on each side."""
+    """Count the estimates on each side to derive one outcome."""
     return outcome_from_counts(rule, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES))
 
 
 def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
-    """Derive one outcome for n estimates from the number that support and the number that challenge the claim.
+    """Derive one outcome for n estimates, given how many support and how many challenge the claim.
 
     For the rule exists, one supporting estimate suffices. The other rules follow `verdict_from_counts`, except for
     for_share_of, whose outcome does not follow from these numbers (see `Share.outcome`).
@@ -248,10 +248,10 @@ def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) ->
 
 
 def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
-    """Return the row of the representative estimate; None without estimates.
+    """Find the representative estimate's row; None without estimates.
 
     exists: the most favourable estimate.
-    for_share_of: the least favourable of the best estimates that make up the required share.
+    for_share_of: the least favourable among the best estimates that make up the required share.
     other rules: the estimate nearest to the threshold, as the weakest link; for DEPENDS, a decided estimate if
     possible.
 
@@ -292,10 +292,10 @@ _ROUNDING = 1e-9
 
 
 def clopper_pearson(least: float, most: float, units: int, level: float = statistics.DECIDING) -> tuple[float, float]:
-    """Return the interval for the share of units that satisfy a condition.
+    """Compute the interval for the share of units that satisfy a condition.
 
-    least, most: bounds on the number of examined units that satisfy the condition; they need not be whole numbers.
-    units: the number of examined units.
+    least, most: bounds on how many examined units satisfy the condition; they need not be whole numbers.
+    units: how many units were examined.
 
     Source: Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution.
     """
@@ -308,7 +308,7 @@ def clopper_pearson(least: float, most: float, units: int, level: float = statis
 
 @dataclass(frozen=True)
 class Share:
-    """Share of units with its interval. units: the number of units. of: the label that distinguishes the units."""
+    """Share of units with its interval. units: the number of units. of: the label that distinguishes them."""
 
     estimate: float
     low: float
@@ -324,16 +324,16 @@ class Share:
 
 
 class Population:
-    """Estimates grouped into units by the values of one label; nodes are grouped by their kind.
+    """Estimates grouped into units by one label's values; nodes are grouped by their kind.
 
     compare: at_least or at_most.
 
     In a claim, "most" and "usually" refer to a share of models, jobs or processors. The examined units are a sample of
     others like them. Each unit has the weight 1, which its estimates divide equally. Each estimate adds its probability
     of reaching the threshold, which follows from its interval over rounds; a pooled estimate adds bounds on this
-    probability for the median machine. The interval of the share is that of Clopper and Pearson (1934), whose beta
-    formula accepts fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or
-    1, so the interval is at least as wide as necessary.
+    probability for the median machine. The share's interval is that of Clopper and Pearson (1934), whose beta formula
+    accepts fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1, so
+    the interval is at least as wide as necessary.
 
     An estimate too near to the threshold to tell adds one half. This is right if values spread around the threshold. If
     many values equal the threshold exactly, they do reach it, and the share is estimated too low.
@@ -379,7 +379,7 @@ class Population:
     def share_at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
         """Return the share of units that reaches a threshold.
 
-        keep: mask of the estimates to use, shape (estimates,); None for all.
+        keep: mask for the estimates to use, shape (estimates,); None for all.
         """
         mask = np.ones(len(self.units), dtype=bool) if keep is None else keep
         sizes = np.bincount(self.units[mask], minlength=len(self.names)).astype(float)
@@ -394,7 +394,7 @@ class Population:
 
 # The following classes and functions find the boundary between the sides.
 
-# Maximum number of label values to list in a sentence.
+# Sentences list at most this many label values.
 _MOST_VALUES = 6
 # Numeric labels whose values a sentence replaces by a name, each with the label that holds the name.
 _NAMED_BY = {"flop": "run"}
@@ -421,11 +421,11 @@ class Boundary:
     """Label whose values separate the sides.
 
     label: the label's name; '' if no label separates the sides.
-    ranges: for a numeric label, the range of each side, the lower range first.
+    ranges: for a numeric label, each side's range, the lower range first.
     values: for another label, the values on each side.
     inner: if two labels are needed, each value of the first label, with the only side of its cases or with their own
     boundary along a second label.
-    counts: the number of estimates on each side.
+    counts: how many estimates lie on each side.
     undecided: the number of undecided estimates, if they were ignored.
     """
 
@@ -481,7 +481,7 @@ def _one_label_boundary(rows: Sequence[Row]) -> Boundary | None:
 
 
 def _numeric_boundary(name: str, rows: Sequence[Row], values: Mapping[Side, set[Any]]) -> Boundary | None:
-    """Return the boundary along a numeric label; None if the values of the two sides interleave."""
+    """Return the boundary along a numeric label; None if the two sides' values interleave."""
     low, high = sorted(values, key=lambda side: max(values[side]))
     at = {low: max(values[low]), high: min(values[high])}
     if at[low] >= at[high]:

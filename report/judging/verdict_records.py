@@ -32,14 +32,14 @@ def finite_or_none(value: float) -> float | None:
 
 
 def row_interval(estimates: Estimates, row: int) -> dict[str, float | None]:
-    """Return estimate, low and high of a row; None in place of nan and infinity."""
+    """Return a row's estimate, low and high; None in place of nan and infinity."""
     return {name: finite_or_none(float(estimates.value(name, row))) for name in _ENDS}
 
 
 def part_record(
     part_result: PartResult, cache: QuantityCache, verdict_for: Callable[[Verdict], Verdict]
 ) -> verdicts.Part:
-    """Build the record of a part.
+    """Build a part's record.
 
     verdict_for: returns the claim's verdict for another outcome of this part.
     """
@@ -94,7 +94,7 @@ def part_record(
 def published_record(
     published: PublishedResult, part_result: PartResult, verdict_for: Callable[[Verdict], Verdict]
 ) -> verdicts.Others:
-    """Build the record of a published result for a part.
+    """Record a published result for a part.
 
     decides: True if this result decides the part.
     records: the keys of the published records; empty if the result decides, because the part's cases then name them.
@@ -128,7 +128,7 @@ def published_record(
 
 
 def boundary_record(result: RuleResult | None) -> dict[str, Any] | None:
-    """Return the fields of the boundary, or the side that is `ahead` in a crossover; None without either."""
+    """Return the boundary's fields, or the side that is `ahead` in a crossover; None without either."""
     if result is None or (result.boundary is None and not result.crossover):
         return None
     return _boundary_fields(result.boundary) if result.boundary else {"ahead": result.crossover}
@@ -152,8 +152,8 @@ def _boundary_fields(boundary: Boundary) -> dict[str, Any]:
 def check_record(part_result: PartResult, cache: QuantityCache) -> dict[str, float] | None:
     """Return how well the model of a derived quantity agrees with measurements; None if nothing was checked.
 
-    For a model of whole runs, these are the fields of `whole_runs.Coverage`. For another model, the fields are:
-    cases: the number of cases.
+    For a whole-run model, the fields are those in `whole_runs.Coverage`. For another model, they are:
+    cases: how many cases were checked.
     least, most: the smallest and the largest error relative to the measured value.
     """
     by = part_result.quantity.checked if part_result.quantity else ""
@@ -173,7 +173,7 @@ def _is_fact(part_result: PartResult) -> bool:
 
 
 def share_record(share: Share) -> dict[str, Any] | None:
-    """Return the fields of a share as a dictionary; None if the share has no units."""
+    """Return a share's fields as a dictionary; None if the share has no units."""
     return asdict(share) if share.units else None
 
 
@@ -184,7 +184,7 @@ def _has_source_rows(estimates: Estimates) -> bool:
 
 
 def _part_entries(part_result: PartResult, cache: QuantityCache) -> list[str]:
-    """Return the reference entries that a part rests on."""
+    """List the reference entries that a part rests on."""
     if part_result.quantity is None:
         return []
     named = part_result.part.entries if part_result.quantity.tier == "documented" else []
@@ -192,11 +192,11 @@ def _part_entries(part_result: PartResult, cache: QuantityCache) -> list[str]:
 
 
 def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts.Case]:
-    """Build the record of each compared estimate of a part.
+    """Build a record for each estimate compared in a part.
 
-    The record of a pooled case also has `instances` (node ids), `machines` (in words), `instance_low` and
-    `instance_high` (the smallest and the largest estimate of an instance). `disturbed` is the fraction of the case's
-    summary rows that were disturbed, if there are any.
+    A pooled case's record also has `instances` (node ids), `machines` (in words), `instance_low` and `instance_high`
+    (the smallest and the largest estimate from an instance). `disturbed` is the fraction of the case's summary rows
+    that were disturbed, if there are any.
     """
     result, quantity, disturbed = part_result.result, part_result.quantity, cache.data.disturbed_rows
     if result is None or quantity is None:
@@ -237,8 +237,8 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
     return records
 
 
-# Maximum number of cases for which other formulas are looked up. If a part has more cases, only the arithmetic of the
-# representative case is recorded.
+# Other formulas are looked up in at most this many cases. If a part has more, only the representative case's arithmetic
+# is recorded.
 _MOST = 50
 
 
@@ -249,17 +249,17 @@ def arithmetic_record(
     result: RuleResult | None,
     verdict_for: Callable[[Verdict], Verdict],
 ) -> dict[str, Any] | None:
-    """Build the record of the arithmetic behind a representative estimate; None if the quantity has no formulas.
+    """Record the arithmetic behind a representative estimate; None if the quantity has no formulas.
 
-    estimates: all estimates of the quantity, before scope and scale.
+    estimates: all estimates for the quantity, before scope and scale.
     verdict_for: returns the claim's verdict for another outcome of this part.
 
     The record has these fields; without a representative estimate, it has `formulas` alone:
-    formulas: for each formula, its text, its unit, and the meaning and unit of each symbol.
-    case, formula, inputs, result: the arithmetic of the representative case.
+    formulas: for each formula, its text, its unit, and each symbol's meaning and unit.
+    case, formula, inputs, result: the representative case's arithmetic.
     sensitivity: for each input at either end of its range, with all other inputs fixed: the case's result, the part's
     outcome and the claim's verdict. An input that several cases have in common moves in all of them.
-    also: case, formula, inputs, result and sensitivity of one case for each other formula of the compared cases.
+    also: for each other formula in the compared cases, one case with the same fields and its sensitivity.
     beside: other results from the same inputs, with name and case.
     """
     if quantity is None or not quantity.formulas:
@@ -284,7 +284,7 @@ def arithmetic_record(
 
 
 def _rows_by_other_formulas(estimates: DerivedEstimates, result: RuleResult, row: int) -> list[int]:
-    """Return one row for each formula of the compared estimates, except the formula of the representative estimate.
+    """Find one row for each formula in the compared estimates, except the representative estimate's formula.
 
     Returns no rows if there are more than _MOST estimates.
     """
@@ -351,7 +351,7 @@ def _case_rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
 def _input_sensitivity(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, verdict_for: Callable[[Verdict], Verdict]
 ) -> Iterator[Mapping[str, Any]]:
-    """Yield the effect of moving one input at a time to either end of its range."""
+    """Move one input at a time to either end of its range, and yield the effect."""
     for symbol, term in estimates.derivations[row].inputs.items():
         for end in ("low", "high"):
             at = getattr(term, end)
