@@ -1,15 +1,15 @@
-"""Preparation of estimates for a rule: form ratios, slopes and crossings, and pool the machines of each kind.
+"""Prepare estimates for a rule: form ratios, slopes and crossings, and pool machines by kind.
 
 All machines of one kind form one case, which is estimated by their median. Ratios, slopes and crossings are formed
-within each machine, before machines are pooled. The interval of the median uses order statistics (David and Nagaraja
-2003, Order Statistics, section 7.1): the number of machines below the true median is binomial with probability 1/2, so
-the k-th smallest and the k-th largest value enclose the median, whatever distribution the machines have. The pooled low
-is the k-th smallest low of the machines, and the pooled high is their k-th largest high. With fewer than eight
-machines, no k reaches 99%. The interval then spans the intervals of all machines, and so leaves the case undecided if
-machines disagree. A machine without an interval may lie on either side, so its low ranks first and its high ranks last.
+within each machine, before machines are pooled. The median's interval uses order statistics (David and Nagaraja 2003,
+Order Statistics, section 7.1): the number of machines below the true median is binomial with probability 1/2, so the
+k-th smallest and the k-th largest value enclose the median, whatever distribution the machines have. The pooled low is
+the machines' k-th smallest low, and the pooled high is their k-th largest high. With fewer than eight machines, no k
+reaches 99%. The interval then spans all machines' intervals, and so leaves the case undecided if machines disagree. A
+machine without an interval may lie on either side, so its low ranks first and its high ranks last.
 
-A machine with several runs counts once in the median, with the smallest low and the largest high of its runs. In this
-module, an instance is one run.
+A machine with several runs counts once in the median, with its runs' smallest low and largest high. In this module, an
+instance is one run.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from report.statistics import Floats
 
 # Tolerance for rounding errors when machine weights are summed.
 _ROUNDING = 1e-6
-# For each label over which a ratio may be formed, the labels that differ whenever it differs. The two sides of the
-# ratio need not agree in these labels, because they never do.
+# For each label over which a ratio may be formed, the labels that differ whenever it differs. The ratio's two sides
+# need not agree in these labels, because they never do.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
 # For a numeric label, the labels that only name its values. They do not split a series along the numeric label.
 _NAMES = {"parameters": ["model"]}
@@ -48,7 +48,7 @@ _NAMES = {"parameters": ["model"]}
 class ComparedEstimates:
     """Estimates to compare with a threshold, and their unit.
 
-    settled: the side of each estimate whose side does not depend on the threshold; None for every other estimate.
+    settled: each estimate's side if it does not depend on the threshold, otherwise None.
     """
 
     estimates: Estimates
@@ -71,9 +71,9 @@ def _require_label(cases: Estimates, label: str, rule: str) -> None:
 
 
 def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
-    """Divide the cases with one value of a label by the cases with another value of this label.
+    """Divide the cases with one label value by the cases with another value for the same label.
 
-    The two cases of a pair agree in all other labels; a case without a partner gives no ratio.
+    The two cases in a pair agree in all other labels; a case without a partner gives no ratio.
     options: `over` names the label, `of` its value in the numerator, and `to` its value in the denominator.
     Raises StudyError if the label is unknown.
     """
@@ -89,7 +89,7 @@ def ratios(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
 def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd.DataFrame]]:
     """Split cases into series along the numeric label `along`.
 
-    Return each series, sorted by this label, with the values of its other labels.
+    Return each series, sorted by this label, with its other label values.
     """
     labels = [name for name in cases.keys if name not in (along, *_NAMES.get(along, []))]
     frame = cases.frame.assign(**{along: pd.to_numeric(cases.frame[along])}).dropna(subset=[along])
@@ -106,9 +106,9 @@ def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Fit the exponent p in quantity ~ along^p to each series, by weighted least squares on logarithms.
 
     Weights are inverse squared standard errors. If the points scatter about the line more than their errors explain,
-    the standard error of the slope is increased to match the scatter, with n - 2 degrees of freedom. Points that are
-    not positive or have no standard error are left out. A series with fewer than two distinct values of `along` gives
-    no slope.
+    the slope's standard error is increased to match the scatter, with n - 2 degrees of freedom. Points that are not
+    positive or have no standard error are left out. A series with fewer than two distinct values for `along` gives no
+    slope.
     """
     along = str(options["along"])
     if not len(cases):
@@ -145,8 +145,8 @@ def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
     scatter = float(np.sum(w * residual**2) / free) if free > 0 else 0.0
     if scatter > 1:
         return slope, math.sqrt(scatter / sxx), float(free)
-    # The slope's df are a weighted harmonic mean of the points' df, as in `statistics.combine`. The weight of a point
-    # is its fraction of the slope's variance.
+    # The slope's df are a weighted harmonic mean of the points' df, as in `statistics.combine`. A point's weight is its
+    # fraction of the slope's variance.
     part = w * (x - centre) ** 2 / sxx
     return slope, math.sqrt(1 / sxx), float(1 / np.sum(part / dfs))
 
@@ -154,9 +154,9 @@ def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
 def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Find the value of a numeric label at which two series cross. Each pair of series gives one case.
 
-    At each value of the label, the ratio of the two series decides which series is ahead. low and high are the nearest
-    decided values on both sides of the first change of the lead; the estimate is interpolated between them on
-    logarithms. A pair that never crosses challenges the claim, unless the ratio is undecided at some value.
+    At each label value, the ratio between the two series decides which is ahead. low and high are the nearest decided
+    values before and after the lead first changes; the estimate is interpolated between them on logarithms. A pair that
+    never crosses challenges the claim, unless the ratio is undecided at some value.
     """
     along = str(options["along"])
     if not len(cases):
@@ -199,7 +199,7 @@ def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates
 
 
 def _crossing_place(x: Any, r: Any) -> float:
-    """Interpolate, on logarithms, the first value of `x` at which the ratio `r` passes 1."""
+    """Interpolate, on logarithms, the first `x` at which the ratio `r` passes 1."""
     y = np.log(r)
     k = int(np.flatnonzero(np.sign(y[:-1]) != np.sign(y[1:]))[0])
     share = y[k] / (y[k] - y[k + 1])
@@ -208,19 +208,19 @@ def _crossing_place(x: Any, r: Any) -> float:
     return float(np.exp(value) if x[k] > 0 else value)
 
 
-# The following class and functions pool the machines of one kind.
+# The following class and functions pool machines by kind.
 
 
 @dataclass(frozen=True)
 class PooledEstimates(Estimates):
-    """Estimates with one row per case, some of them pooled over several machines of a kind.
+    """Estimates with one row per case, some pooled over several machines of a kind.
 
     instances: the estimates before pooling.
     instance_rows: for each instance, the number of the row into which it is pooled, shape (instances,).
 
-    A pooled row names the first of its nodes in alphabetical order. Its `detail` and its labels RUNTIMES are those of
-    the median machine, or of the lower of two middle machines. It has no standard error, so `ends` computes its
-    interval at another level from the intervals of the instances.
+    A pooled row names the first of its nodes in alphabetical order. Its `detail` and its labels RUNTIMES come from the
+    median machine, or from the lower of two middle machines. It has no standard error, so `ends` computes its interval
+    at another level from the instances' intervals.
     """
 
     instances: Estimates = field(default_factory=Estimates.empty)
@@ -233,7 +233,7 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def _machine_numbers(self) -> NDArray[np.intp]:
-        """Return the machine number of each instance, shape (instances,). Machine numbers follow the order of rows."""
+        """Return each instance's machine number, shape (instances,). Machine numbers follow the row order."""
         codes, nodes = pd.factorize(self.instances["node"])
         machines = pd.factorize(np.array([machine_of_node(str(node)) for node in nodes], dtype=object))[0]
         # A published figure has no node, so each figure counts as a machine of its own.
@@ -253,7 +253,7 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def machine_rows(self) -> NDArray[np.intp]:
-        """Return the row number of each machine, shape (machines,), in ascending order."""
+        """Return each machine's row number, shape (machines,), in ascending order."""
         order, starts = self._machine_order
         return self.instance_rows[order][starts]
 
@@ -291,15 +291,15 @@ class PooledEstimates(Estimates):
         )
 
     def ends(self, level: float | Floats) -> tuple[Floats, Floats]:
-        """Return the low and high ends of the intervals at another level, each with shape (rows,)."""
+        """Return the intervals' low and high ends at another level, each with shape (rows,)."""
         return self.bounds(*self.instances.ends(level), float(np.max(level)))
 
     @cached_property
     def medians(self) -> tuple[Floats, NDArray[np.intp]]:
         """Return each row's median over machines, and the position of the middle instance.
 
-        If two instances are in the middle, the position is that of the lower one. The median is nan unless more than
-        half of the machines have an estimate.
+        If two instances are in the middle, the position is the lower one's. The median is nan unless more than half the
+        machines have an estimate.
         """
         values, n = self.instances.numbers("estimate").to_numpy(), self.instance_counts
         # Each machine has the weight 1, which is divided equally among its runs.
@@ -309,7 +309,7 @@ class PooledEstimates(Estimates):
         order = np.lexsort((names, values, np.isnan(values), self.instance_rows))
         lost = 2 * known <= self.machine_counts + _ROUNDING
         places, summed = self.instance_rows[order], np.cumsum(weights[order])
-        # Subtract the weights of all earlier rows, so that the sums of each row start from 0.
+        # Subtract the weights in all earlier rows, so that each row's sums start from 0.
         summed -= np.concatenate([[0], np.cumsum(self.machine_counts)[:-1]])[places]
         half = known[places] / 2
         before = np.bincount(places[summed < half - _ROUNDING], minlength=len(n))

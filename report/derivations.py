@@ -2,7 +2,7 @@
 
 A formula is one line of arithmetic in Pint's notation, with a meaning and a unit for each symbol and for the result.
 Inputs are published figures, measurements or declared assumptions, each in its own unit. Pint converts them to the
-units of the symbols and rejects units that do not fit. `report.derived_estimates` applies formulas to cases.
+symbols' units and rejects units that do not fit. `report.derived_estimates` applies formulas to cases.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ Floats = NDArray[np.float64]
 Labels = Mapping[str, Any]
 Kind = Literal["documented", "measured", "assumed"]
 
-# Units for counts and money that Pint lacks. FLOP, MAC and USD are dimensions of their own, so that a number of
-# operations cannot pass for seconds or dollars. Plain counts are dimensionless, like the counts in reference entries
-# (unit 1).
+# Units for counts and money that Pint lacks. FLOP, MAC and USD are dimensions of their own, so that operation counts
+# cannot pass for seconds or dollars. Plain counts are dimensionless, like the counts in reference entries (unit 1).
 _DEFINED = (
     "FLOP = [operation]",
     "MAC = [multiply_add]",
@@ -68,7 +67,7 @@ class Input:
     """Value of one symbol, with its range and source.
 
     kind: documented (from reference `entries`), measured (from `source_rows`) or assumed.
-    source: the titles of the sources, or the reason for an assumption.
+    source: the sources' titles, or the reason for an assumption.
     se, df: standard error and degrees of freedom of the value's logarithm; se is 0 unless the value was measured on the
     log scale.
     in_interval: True if the range extends the result's interval; False if it is used for the sensitivity table only.
@@ -165,8 +164,8 @@ class Formula:
     """Formula with units.
 
     text: the formula in Pint's notation, such as 'T = G / n'.
-    symbols: the meaning and the unit of each symbol.
-    unit: the unit of the result.
+    symbols: each symbol's meaning and unit.
+    unit: the result's unit.
     rounded_up: True to round the result up to a whole number.
     """
 
@@ -208,7 +207,7 @@ class Formula:
             raise StudyError(f"{name}: its unit does not fit {symbol} in {self.text!r}: {fault}") from None
 
     def check_units(self) -> None:
-        """Check that the formula's units match its result, by an evaluation with 1 for each symbol.
+        """Evaluate the formula with 1 for each symbol, to check that its units match its result.
 
         Raises StudyError if they do not match.
         """

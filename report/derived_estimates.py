@@ -1,7 +1,7 @@
 """Estimates that formulas give, each with its arithmetic.
 
-The intervals cover the uncertainty of measurements and sources. Assumptions and alternative figures are not part of the
-intervals; `report.judging.verdict_records` varies them one at a time.
+The intervals cover the uncertainty in measurements and sources, but not assumptions and alternative figures;
+`report.judging.verdict_records` varies these one at a time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from report.derivations import Floats, Formula, Input, Labels, measured_input
 from report.estimates import Estimates, concat_estimates, merge_source_rows
 from report.formatting import labels_text
 
-# Step in the logarithm of an input, to compute the derivative of a formula numerically.
+# Step in an input's logarithm, to differentiate a formula numerically.
 _STEP = 1e-4
 
 
 @dataclass(frozen=True)
 class Derivation:
-    """Arithmetic of one case: its labels, its formula, and an input for each symbol.
+    """Arithmetic for one case: its labels, its formula, and an input for each symbol.
 
     detail: as in `Estimates`.
     """
@@ -37,7 +37,7 @@ class Derivation:
     detail: str = ""
 
     def values(self, names: Iterable[str] | None = None, end: str = "value") -> dict[str, float]:
-        """Return the value of each input in the unit of its symbol.
+        """Return each input's value in its symbol's unit.
 
         names: inputs that take an end of their range in place of their value. end: the end, 'low' or 'high'.
         """
@@ -103,9 +103,9 @@ class DerivedEstimates(Estimates):
 
 
 def derive(derivations: Sequence[Derivation]) -> DerivedEstimates:
-    """Evaluate the formula of each case. Raises StudyError for a unit that does not fit.
+    """Evaluate each case's formula. Raises StudyError for a unit that does not fit.
 
-    The interval covers two kinds of uncertainty. The standard errors of inputs measured on the log scale are propagated
+    The interval covers two kinds of uncertainty. For inputs measured on the log scale, standard errors are propagated
     to first order (exact for products and quotients), with degrees of freedom as in `statistics.combine`. For inputs
     with `in_interval`, the interval extends to the smallest and the largest result over all combinations of their ends.
     Without standard errors and such inputs, the case is exact.
@@ -124,7 +124,7 @@ def derive(derivations: Sequence[Derivation]) -> DerivedEstimates:
 
 
 def _evaluate_formula(derivations: Sequence[Derivation], log: bool) -> list[dict[str, Any]]:
-    """Evaluate one formula for several derivations; return a dictionary of the columns `VALUES` for each."""
+    """Evaluate one formula for several derivations; return the columns `VALUES` for each, as a dictionary."""
     formula, names = derivations[0].formula, list(derivations[0].inputs)
     values = [derivation.values() for derivation in derivations]
     arrays = {name: np.array([value[name] for value in values]) for name in names}
@@ -166,7 +166,7 @@ def _evaluate_formula(derivations: Sequence[Derivation], log: bool) -> list[dict
 def _corners(
     derivations: Sequence[Derivation], arrays: Mapping[str, Floats], estimate: Floats
 ) -> tuple[Floats, Floats]:
-    """Return each case's smallest and largest result over all combinations of the ends of `in_interval` ranges."""
+    """Return each case's smallest and largest result over all combinations of `in_interval` range ends."""
     least, most = estimate.copy(), estimate.copy()
     spanning = [name for name in arrays if any(derivation.inputs[name].in_interval for derivation in derivations)]
     for ends in itertools.product(("low", "high"), repeat=len(spanning)):
@@ -212,7 +212,7 @@ def _case_text(cases: Estimates, row: int) -> str:
 def quotient(formula: Formula, above: Estimates, below: Estimates) -> DerivedEstimates:
     """Divide `above` by `below`, with derivations.
 
-    The first symbol of the formula stands for `above`, the second for `below`.
+    The formula's first symbol stands for `above`, the second for `below`.
     """
     numbered = above.label(above_row=range(len(above))) / below.label(below_row=range(len(below)))
     if not len(numbered):

@@ -17,10 +17,10 @@ from report import statistics
 from report.formatting import label_value
 
 # Columns that are values, not labels.
-# detail: a text that describes an aggregate, such as "torch, 2048x2048x2048".
-# source_rows: the numbers of the summary rows behind the estimate; empty if they were not tracked.
+# detail: a text that describes an aggregate, such as "torch, 2048x2048x2048". source_rows: the numbers of the summary
+# rows behind the estimate; empty if they were not tracked.
 VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "source_rows"]
-# Labels that name the library which gave the best estimate. Machines of one kind, and the points of a series, may have
+# Labels that name the library which gave the best estimate. Machines of one kind, and the points in a series, may have
 # different best libraries, so these labels do not distinguish cases.
 RUNTIMES = ("runtime", "cpu_runtime")
 
@@ -53,7 +53,7 @@ class Estimates:
         if not len(frame):
             return cls.empty()
         half = statistics.half_width(frame["se"].to_numpy(float), frame["df"].to_numpy(float))
-        # An exact figure (se 0) has an interval of zero width.
+        # An exact figure (se 0) has a zero-width interval.
         half = np.where(frame["se"].to_numpy(float) == 0, 0.0, half)
         estimate = frame["estimate"].to_numpy(float)
         frame = frame.assign(low=estimate * np.exp(-half), high=estimate * np.exp(half))
@@ -104,7 +104,7 @@ class Estimates:
         return list(zip(*(self[name].tolist() for name in names), strict=True))
 
     def groups(self, *names: str) -> Iterator[tuple[tuple[Any, ...], Estimates]]:
-        """Yield each group of rows that agree in these labels, with its label values, in the order of these values."""
+        """Yield each group of rows that agree in these labels, with its label values, sorted by them."""
         for key, at in self.positions(*names):
             yield key, self.take(at)
 
@@ -143,7 +143,7 @@ class Estimates:
         return rows
 
     def ends(self, level: float | statistics.Floats) -> tuple[statistics.Floats, statistics.Floats]:
-        """Return the low and high ends of the intervals at another level than LEVEL, each with shape (rows,).
+        """Return the intervals' low and high ends at another level than LEVEL, each with shape (rows,).
 
         Fixed intervals do not change: they have infinite df and no standard error (published figures, and the
         neighbouring values of a crossing). On the linear scale, ends at 0 or 1 do not change either, because shares are
@@ -151,7 +151,7 @@ class Estimates:
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening_factor(df, level))
-        # The interval of an infinite estimate has no width to change.
+        # An infinite estimate's interval has no width to change.
         same = (grown == 1) | np.isinf(estimate)
         with np.errstate(invalid="ignore"):
             if self.log:
@@ -199,18 +199,18 @@ class Estimates:
         }
 
     def keep_labels(self, *labels: str) -> Estimates:
-        """Keep only these labels and the values. Raises ValueError if several rows agree in all of these labels."""
+        """Keep only these labels and the values. Raises ValueError if several rows agree in all these labels."""
         frame = self.frame[[*labels, *VALUES]] if len(self) else pd.DataFrame(columns=[*labels, *VALUES], dtype=object)
         if frame.duplicated(list(labels)).any():
             raise ValueError(f"several estimates agree in {', '.join(labels)}")
         return Estimates(frame, self.log)
 
     def best_per_group(self, by: Sequence[str], detail: Sequence[str] = (), keep: Sequence[str] = ()) -> Estimates:
-        """Keep the largest estimate of each group of rows that agree in the labels `by`.
+        """Keep the largest estimate in each group of rows that agree in the labels `by`.
 
-        The result has the labels `by` and `keep`; its column detail is made of the values of the labels `detail`.
+        The result has the labels `by` and `keep`; its column detail joins the values of the labels `detail`.
 
-        If several estimates are nearly equal, the largest of them is partly lucky and overestimates. To compensate, its
+        If several estimates are nearly equal, the largest is partly lucky and overestimates. To compensate, its
         interval has a Bonferroni level for k estimates: k is the number of estimates, itself included, whose intervals
         reach its interval. The interval thus widens with k.
         """
@@ -234,7 +234,7 @@ class Estimates:
         return Estimates(best.reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Estimates:
-        """Set columns of labels or values, each to one value for all rows or to one value per row."""
+        """Set label or value columns, each to one value for all rows or to one value per row."""
         return Estimates(self.frame.assign(**values), self.log)
 
     def set_unknown(self, rows: Any, *values: str) -> Estimates:
@@ -247,7 +247,7 @@ class Estimates:
         return Estimates(self.frame.drop(columns=list(labels), errors="raise" if len(self) else "ignore"), self.log)
 
     def inverse(self) -> Estimates:
-        """Return reciprocals on the log scale; the ends of each interval are swapped."""
+        """Return reciprocals on the log scale; each interval's ends are swapped."""
         return Estimates.from_estimates(self.frame.assign(estimate=1 / self.frame["estimate"])) if len(self) else self
 
     def __mul__(self, factor: float) -> Estimates:
@@ -298,7 +298,7 @@ class Estimates:
 
 
 def concat_estimates(parts: Sequence[Estimates]) -> Estimates:
-    """Concatenate estimates on the same scale. If some of them lack a label, it is empty in their rows."""
+    """Concatenate estimates on the same scale. If some lack a label, it is empty in their rows."""
     filled = [part for part in parts if len(part)]
     if not filled:
         return parts[0] if parts else Estimates.empty()

@@ -1,39 +1,39 @@
 """Fill a claim's declared sentence for its outcome with the numbers found.
 
-Placeholders for the number of a case:
+Placeholders for a case's number:
 - `{estimate}`: the claim's headline number, which is the estimate of its representative case.
-- `{low}`, `{high}`: the ends of the interval of this number.
+- `{low}`, `{high}`: the ends of this number's interval.
 - `{least}`, `{most}`: the smallest and the largest estimate of all cases.
-- `{supports}`, `{challenges}`: the estimate of the supporting or the challenging case nearest to the threshold.
+- `{supports}`, `{challenges}`: the estimate of the supporting or challenging case nearest to the threshold.
 
 Additions to these placeholders:
-- `{run of supports}`: the value of the label `run` of this case, in place of its number.
+- `{run of supports}`: this case's value for the label `run`, in place of its number.
 - `{supports for run=BERT base}`: the case is taken from the cases with this label value only.
 
 Other placeholders:
 - `{count}`: the number of cases.
 - `{count supports}`, `{count challenges}`, `{count undecided}`: the number of cases with this outcome.
 - `{share}`: the share of units that reaches the threshold.
-- `{share low}`, `{share high}`: the ends of the interval of this share.
+- `{share low}`, `{share high}`: the ends of this share's interval.
 - `{units}`: the number of units in this share.
 - `{threshold}`: the declared threshold.
 
 Every placeholder may name a part in brackets, before its word: `{[time] least}`, `{run of [time] supports}`. Without a
-part, counts and cases are those of the whole claim, the share is that of the first part with a share, and the threshold
-is that of the first part.
+part, counts and cases refer to the whole claim, the share to the first part with a share, and the threshold to the
+first part.
 
-A format may follow a colon, for the number of a case or the threshold: `{estimate:percent}`. The formats are:
+A format may follow a colon, for a case's number or the threshold: `{estimate:percent}`. The formats are:
 - `percent`: a fraction as a percentage.
 - `number`: two significant digits without unit; up to four for a number that would otherwise be printed as 1.
 - `about`: rounded to two significant digits, without unit.
 - `exact`: all digits, without unit.
 
-The number of a case, other than `{low}` and `{high}`, is printed as a range in these cases:
-- If several machines measured the case, the range spans all of them; for `{least}` and `{most}`, only with `for`.
-- If the ends of the interval differ by the factor WIDE, or the estimate exceeds the largest possible value, the
-  interval takes the place of the estimate.
-Without `for`, `{least}` and `{most}` give only the outer end of the range if the sentence states a bound, such as "at
-least {least}".
+A case's number, other than `{low}` and `{high}`, is printed as a range in two situations:
+- If several machines measured the case, the range spans them all; for `{least}` and `{most}`, only with `for`.
+- If the interval ends differ by the factor WIDE, or the estimate exceeds the largest possible value, the interval
+  replaces the estimate.
+Without `for`, `{least}` and `{most}` give only the range's outer end if the sentence states a bound, such as "at least
+{least}".
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ _THRESHOLD = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?threshold")
 FORMATS = ("percent", "number", "about", "exact")
 # An interval is printed as a range if its ends differ by at least this factor.
 WIDE = 3.0
-# A sentence is not used if the range of its percentage is at least this wide (0.9 is 90 percentage points), because
-# such a range tells nothing.
+# A sentence is not used if its percentage has a range at least this wide (0.9 is 90 percentage points), because such a
+# range tells nothing.
 _NOTHING = 0.9
-# Fields of a case. Cases that agree in these fields are the same case on different machines.
+# Cases that agree in these fields are the same case on different machines.
 _ALIKE = ("part", "device", "labels", "outcome")
 _JOINS = r"\A\s*(?:to|and)\s*\Z"
 _LOWER = re.compile(r"\b(?:at least|more than|less than|only after|from|between)\s*\Z", re.I)
@@ -71,8 +71,8 @@ _UPPER = re.compile(r"\b(?:at most|up to|no more than|within|under|after)\s*\Z",
 _LOWER_AFTER = re.compile(rf"{_JOINS}|\A[\w\s]*\bor more\b")
 _UPPER_AFTER = re.compile(r"\A[\w\s]*\bat most\b")
 _ALMOST = _LEAST_SHARE = 1e-4
-# For each time unit: its length in seconds, its name, and the smallest number of these units to print. A shorter time
-# is printed in a smaller unit.
+# For each time unit: its length in seconds, its name, and the smallest number to print in it. A shorter time is printed
+# in a smaller unit.
 _TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
 _SECONDS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
 GENERAL = {
@@ -102,7 +102,7 @@ def finding_and_part(verdict: Mapping[str, Any], declared: Mapping[str, Sequence
 
     verdict: a record from `verdicts.json`.
     declared: the claim's sentences by outcome; if published runs decide the verdict, its sentences for published runs.
-    A general sentence is used if none of them can be filled.
+    A general sentence is used if none can be filled.
     """
     outcome = str(verdict["verdict"])
     key = "awaiting" if Verdict(outcome).awaits else outcome
@@ -213,7 +213,7 @@ def _placeholder_range(
 
 
 def _case_range(case: Mapping[str, Any], ceiling: float) -> tuple[float, float]:
-    """Return the ends of a case's interval if the interval is wide, otherwise the estimate twice.
+    """Return the ends of a case's interval if it is wide, otherwise the estimate twice.
 
     If the estimate exceeds the ceiling, return the interval up to the ceiling.
     """
@@ -304,7 +304,7 @@ def _part_with_share(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def cases_with_interval(verdict: Mapping[str, Any], part: str) -> list[Mapping[str, Any]]:
     """Return the cases that have an interval, smallest estimate first.
 
-    part: the name of a part, to return its cases only; '' for all cases of the claim.
+    part: the name of a part, to return its cases only; '' for all cases in the claim.
     """
     cases = [
         case
@@ -320,9 +320,9 @@ def find_case(
     """Return the case for a placeholder; None if there is none.
 
     which: `least` or `most` for the case with the smallest or the largest estimate; `supports` or `challenges` for the
-    case on this side nearest to the threshold; otherwise the case with the headline number of the claim, or of the part
-    if `part` names one.
-    label: the name and the value of a label that the case must have.
+    case on this side nearest to the threshold; otherwise the case with the headline number for the claim, or for the
+    part if `part` names one.
+    label: name and value for a label that the case must have.
     """
     cases = [
         case

@@ -19,7 +19,7 @@ _SPELT = {"d": "days", "h": "hours"}
 # Match plural words in units, which become singular after 1.
 _PLURAL = re.compile(r"\b(cycle|day|hour|node|request|row|sample|server|thread|token)s\b")
 _DEVICE = {"cpu": "CPU", "gpu": "GPU"}
-# Number of cores from which a machine counts as a server, as in claim W01.
+# A machine with at least this many cores counts as a server, as in claim W01.
 SERVER_CORES = 64
 BASELINES = {
     "core": "one core",
@@ -54,7 +54,7 @@ def _append_unit(shown: str, name: str) -> str:
 
 
 def format_number(value: float | None, digits: int = 3) -> str:
-    """Format a number with this number of significant digits: 27.9, 0.500, 3,571.
+    """Format a number to this many significant digits: 27.9, 0.500, 3,571.
 
     Thousands are separated by commas, and words are used from a million on: 3.19 billion.
     """
@@ -177,14 +177,14 @@ def range_words(first: str, last: str) -> str:
     return f"{number if unit and unit == last.partition(' ')[2] else first} to {last}"
 
 
-# Maximum number of names to print; longer lists are shortened.
+# At most this many names are printed; longer lists are shortened.
 _MOST_NAMES = 6
 
 
 def shorten_names(names: Sequence[str], noun: str, numbers: Sequence[int] = ()) -> str:
     """Join names, and shorten long lists: 'a, b, c and 997 other machines'.
 
-    numbers: the number of items for which each name stands; by default 1 each.
+    numbers: how many items each name stands for; by default 1 each.
     """
     if len(names) <= _MOST_NAMES:
         return join_words(names)
@@ -224,8 +224,8 @@ def format_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-# Printed names of the services that the study's servers offer. `classifier` and `int8` are small networks that occur
-# only in the data of earlier nodes.
+# Printed names for the services that the study's servers offer. `classifier` and `int8` are small networks that occur
+# only in earlier nodes' data.
 SERVICES = {
     "text-classifier": "classifier of texts",
     "image-classifier": "classifier of photographs",
@@ -304,9 +304,9 @@ _HIDDEN_PUBLISHED = {
 
 
 def case_name(labels: Mapping[str, Any], detail: str) -> str:
-    """Format the labels and the detail of a case.
+    """Format a case's labels and detail.
 
-    The label value `best` of a library or shape is not printed; 'fastest: ' and the detail take its place.
+    The label value `best` for a library or shape is not printed; 'fastest: ' and the detail take its place.
     """
     if "family" in labels:
         return _published_case_name(labels, detail)
@@ -347,7 +347,7 @@ def side_name(value: Any) -> str:
     return str(value).upper() if value in ("cpu", "gpu") else str(value)
 
 
-# Maximum length of a processor name to print. The names that manufacturers give are shorter.
+# Maximum length to print for a processor name. The names that manufacturers give are shorter.
 _LONGEST_NAME = 48
 
 

@@ -50,8 +50,8 @@ JUDGED = (*DECIDED, Verdict.UNDECIDED)
 AWAITING = (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE)
 
 OPINION = "An opinion or advice: no measurement decides it."
-# Value of `Quantity.checked` for a derived quantity that only adds, multiplies and divides figures, so that it has no
-# model to check.
+# Value for `Quantity.checked` if a derived quantity only adds, multiplies and divides figures, so that it has no model
+# to check.
 ARITHMETIC = "arithmetic"
 # Verdict on a question whose decided claims have different verdicts.
 DIFFER = "differ"
@@ -60,7 +60,7 @@ DIFFER = "differ"
 # Origin of the deciding measurements: this study, or published runs by others.
 HERE, OTHERS = "here", "others"
 
-# Levels of a claim's robustness, as `judging.robustness.claim_robustness` defines them.
+# Robustness levels for a claim, as `judging.robustness.claim_robustness` defines them.
 ROBUST, SENSITIVE, LISTED, UNTRIED = "robust", "sensitive", "on a chosen list", "not varied"
 
 
@@ -73,7 +73,7 @@ class Side(StrEnum):
 
 
 class Tier(StrEnum):
-    """Evidence tiers, strongest first. A verdict has the weakest tier of the evidence that it rests on."""
+    """Evidence tiers, strongest first. A verdict has the weakest tier of its evidence."""
 
     MEASURED = "measured"
     DERIVED = "derived"
@@ -88,7 +88,7 @@ class Tier(StrEnum):
 
 
 def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
-    """Combine n cases into a verdict, given the numbers of supporting and challenging cases.
+    """Combine n cases into a verdict, given how many support and how many challenge the claim.
 
     The verdict is DEPENDS if there are both. Otherwise it is SUPPORTED or CHALLENGED if more than half of all cases are
     on that side, and UNDECIDED if not.
@@ -101,13 +101,13 @@ def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:
 
 
 def combine_verdicts(outcomes: Sequence[str]) -> Verdict:
-    """Combine the outcomes of a claim's parts; a claim asserts all of its parts.
+    """Combine the parts' outcomes into the claim's verdict; a claim asserts all its parts.
 
-    The first of these verdicts whose condition is met applies:
+    The first verdict whose condition is met applies:
     DEPENDS: a part depends, or one part is supported and another challenged. Further evidence cannot undo this.
     AWAITING_...: a part awaits evidence.
     SUPPORTED: all parts are supported.
-    CHALLENGED: more than half of the parts are challenged.
+    CHALLENGED: more than half the parts are challenged.
     UNDECIDED: all other outcomes.
     """
     kinds = [Verdict(outcome) for outcome in outcomes]
@@ -138,7 +138,7 @@ class Threshold:
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Tuple of the single number, or of both ends of the range."""
+        """The single number, or both ends of the range, as a tuple."""
         return (self.low,) if self.high is None else (self.low, self.high)
 
     @property
@@ -146,7 +146,7 @@ class Threshold:
         return self.high is not None
 
     def distance(self, value: float) -> float:
-        """Return the distance from a value to the nearest end; it is a distance of logarithms if all are positive."""
+        """Return the distance from a value to the nearest end, on logarithms if all are positive."""
         if value > 0 and all(end > 0 for end in self.ends):
             return min(abs(math.log(value / end)) for end in self.ends)
         return min(abs(value - end) for end in self.ends)
@@ -157,7 +157,7 @@ class Threshold:
 
 
 def _decided_line(document: Mapping[str, Any]) -> list[str]:
-    """Return lines with the number of claims that are decided here, decided on published runs, and open.
+    """Format a line that counts the claims decided here, decided on published runs, and open.
 
     The list is empty for an older file, which lacks these numbers.
     """

@@ -4,9 +4,9 @@ A round is one process. Its samples share a memory layout, clock and neighbours,
 narrow (Hoefler & Belli, Scientific Benchmarking of Parallel Computing Systems, SC15).
 
 **A point.** y is the logarithm of each round's median; the estimate is exp(mean y), with a Student t interval. Three to
-eight rounds determine the variance of a point badly, so it is *moderated*: shrunk towards the variances of other points
-with the same node, experiment, device and metric. The better these variances agree, the more it is shrunk (Smyth 2004,
-Stat. Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
+eight rounds determine a point's variance badly, so it is *moderated*: shrunk towards the variances of other points with
+the same node, experiment, device and metric. The better these variances agree, the more it is shrunk (Smyth 2004, Stat.
+Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 
 **A ratio** is estimated by the difference between two log estimates.
 
@@ -14,25 +14,22 @@ This module departs from limma and Welch in two ways that simulation showed to b
 rounds, 2% spread between rounds and 1% within, variances equal or spread over a factor 25, round effects normal or
 Student t with 4 df; nominal 95%):
 
-- Welch and Satterthwaite add up the degrees of freedom of the two estimates. That
-  is right for two independent estimates with *fixed* variances. A moderated
-  variance instead describes a point drawn from a distribution of variances. The
-  difference then follows Behrens and Fisher's distribution, whose tails are no
-  lighter than those of either estimate. With Welch's df, intervals of ratios covered
-  the truth in 91-95% of the simulations. With df = sum(v) / sum(v / df), they covered
-  it in 94-96%. This formula matches Behrens and Fisher's quantiles to 1%, and gives
-  the df of one estimate if the other is exact. Ratios of two points without others to
-  moderate them are covered conservatively: 97-99% with 3 rounds, 96-97% with 8.
-- limma takes the fitted prior as known. With 40 points that is harmless. With 2
-  to 10 points, variances that agree by chance are taken to agree in truth (coverage
-  down to 91%). Here the prior's df are lowered to allow for the error of the fit:
-  1/d0' = 1/d0 + 2/(sum of the other points' df). Times are then covered in 93.5-96%,
-  but ratios in up to 98% in groups with two points.
+- Welch and Satterthwaite add up the two estimates' degrees of freedom. That is right for two independent estimates with
+  *fixed* variances. A moderated variance instead describes a point drawn from a distribution of variances. The
+  difference then follows Behrens and Fisher's distribution, whose tails are no lighter than either estimate's. With
+  Welch's df, intervals for ratios covered the truth in 91-95% of the simulations. With df = sum(v) / sum(v / df), they
+  covered it in 94-96%. This formula matches Behrens and Fisher's quantiles to 1%, and gives the df of one estimate if
+  the other is exact. Ratios of two points without others to moderate them are covered conservatively: 97-99% with 3
+  rounds, 96-97% with 8.
+- limma takes the fitted prior as known. With 40 points that is harmless. With 2 to 10 points, variances that agree by
+  chance are taken to agree in truth (coverage down to 91%). Here the prior's df are lowered to allow for the fitting
+  error: 1/d0' = 1/d0 + 2/(sum of the other points' df). Times are then covered in 93.5-96%, but ratios in up to 98% in
+  groups with two points.
 
 With both departures and 40 points, the coverage is 94.3-95.9% for times and 94.6-96.3% for ratios. It is lowest with 3
 rounds and unequal variances, and highest with 3 rounds and heavy tails.
 
-There is a third departure. The same processes measure all points in a group, so a disturbed round affects many of them
+There is a third departure. The same processes measure all points in a group, so a disturbed round affects many points
 (`mean_round_correlation`). Correlated variances tell less about each other than independent ones, so P points whose
 rounds correlate by r count as P / (1 + (P - 1) r^2) points.
 
@@ -51,15 +48,15 @@ from scipy import special, stats
 
 Floats = NDArray[np.float64]
 
-# Level of the intervals by which rules decide. If the truth lies on the threshold, a wrong verdict to either side
-# should be rarer than 1% for every kind of machine that `studies/calibration` simulates; the usual level, 95%, allows
-# 2.5% to either side. Figures draw intervals at this level too, so that the report never calls an interval undecided
-# that is drawn clear of the threshold.
+# Interval level by which rules decide. If the truth lies on the threshold, a wrong verdict to either side should be
+# rarer than 1% for every kind of machine that `studies/calibration` simulates; the usual level, 95%, allows 2.5% to
+# either side. Figures draw intervals at this level too, so that the report never calls an interval undecided that is
+# drawn clear of the threshold.
 DECIDING = 0.99
 LEVEL = DECIDING
-# Degrees of freedom to assume for an interval whose degrees of freedom are unknown, as if it came from three rounds.
+# Degrees of freedom to assume for an interval if they are unknown, as if it came from three rounds.
 _UNKNOWN_DF = 2.0
-# Smallest variance of a logarithm to use. A smaller variance (a relative spread below 1e-6) is finer than any clock
+# Smallest variance to use for a logarithm. A smaller variance (a relative spread below 1e-6) is finer than any clock
 # used here can resolve.
 SMALLEST_VARIANCE = 1e-12
 
@@ -108,12 +105,12 @@ def fit_prior(variances: ArrayLike, dfs: ArrayLike) -> Prior:
 
 
 def mean_round_correlation(y: Floats, n: NDArray[np.intp], at: NDArray[np.intp]) -> float:
-    """Return the mean correlation over rounds between the points of a group: 0 if independent, 1 if all vary together.
+    """Return the mean correlation over rounds between a group's points: 0 if independent, 1 if all vary together.
 
     The points are correlated if a disturbance in a round (one process at one time) affects all points measured in it.
     y: logarithms of the rounds' medians, point after point.
-    n: the number of rounds of each point.
-    at: positions of the group's points; only the points with the most rounds are used.
+    n: each point's number of rounds.
+    at: the positions of the group's points; only the points with the most rounds are used.
     A negative mean is returned as 0.
     """
     rounds = n[at].max(initial=0)
@@ -135,17 +132,17 @@ def moderate(variances: ArrayLike, dfs: ArrayLike, shared: float = 0.0) -> tuple
     """Moderate the variances of a group's points (see the module docstring); return them with their degrees of freedom.
 
     variances, dfs: shape (points,). shared: the points' `mean_round_correlation`. A point with df = 0 (one round) gets
-    the variance nan and df 0, because its spread is unknown and the spread of other points is no substitute.
+    the variance nan and df 0, because its spread is unknown and other points' spread is no substitute.
     """
     s2, d = np.array(variances, float), np.array(dfs, float)
     post, total = np.full(len(s2), np.nan), np.zeros(len(s2))
     has = d > 0
     if not has.any():
         return post, total
-    # Tiny variances are raised: a variance of zero comes from a coarse clock, and its logarithm would dominate the fit.
+    # Tiny variances are raised: a zero variance comes from a coarse clock, and its logarithm would dominate the fit.
     s2, d = np.maximum(s2[has], max(SMALLEST_VARIANCE, 1e-5 * float(np.median(s2[has])))), d[has]
     prior = fit_prior(s2, d)
-    # Points whose rounds are correlated have the weight of fewer independent points.
+    # Points with correlated rounds weigh as much as fewer independent points.
     known = np.maximum(d, d.sum() / (1 + (len(d) - 1) * shared**2))
     others = known - d
     with np.errstate(divide="ignore"):
@@ -156,7 +153,7 @@ def moderate(variances: ArrayLike, dfs: ArrayLike, shared: float = 0.0) -> tuple
 
 
 def half_width(se: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Floats:
-    """Return the half-width of a Student t interval; nan if the standard error is unknown."""
+    """Compute the half-width of a Student t interval; nan if the standard error is unknown."""
     se, df = np.asarray(se, float), np.asarray(df, float)
     known = np.isfinite(se) & (df > 0)
     quantile = stats.t.ppf((1 + level) / 2, np.where(known, df, 1.0))
@@ -166,7 +163,7 @@ def half_width(se: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Floats:
 def widening_factor(df: ArrayLike, level: ArrayLike) -> Floats:
     """Return the factor that widens a half-width from LEVEL to another level.
 
-    Unknown degrees of freedom are taken as those of three rounds.
+    Unknown degrees of freedom are taken as for three rounds.
     """
     df = np.asarray(df, float)
     df = np.where(df > 0, df, _UNKNOWN_DF)
@@ -176,8 +173,7 @@ def widening_factor(df: ArrayLike, level: ArrayLike) -> Floats:
 def combine(se_a: ArrayLike, df_a: ArrayLike, se_b: ArrayLike, df_b: ArrayLike) -> tuple[Floats, Floats]:
     """Return standard error and df for a sum or difference of two independent estimates (see the module docstring).
 
-    If one estimate is exact (se = 0), the result has the df of the other. If one is unknown (nan), the result is nan
-    too.
+    If one estimate is exact (se = 0), the result has the other's df. If one is unknown (nan), the result is nan too.
     """
     va, vb = np.square(np.asarray(se_a, float)), np.square(np.asarray(se_b, float))
     v = va + vb
@@ -191,7 +187,7 @@ def combine(se_a: ArrayLike, df_a: ArrayLike, se_b: ArrayLike, df_b: ArrayLike) 
 class PointEstimates:
     """Estimates and intervals (at LEVEL) in the quantity's unit, one entry per point; nan if unknown.
 
-    se: standard error of the estimate; on the log scale, that of its logarithm.
+    se: standard error of the estimate, or of its logarithm on the log scale.
     exact: True for counts that are equal in all rounds.
     """
 
@@ -214,7 +210,7 @@ def estimate_on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] 
 
 
 def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64]) -> PointEstimates:
-    """Estimate positive quantities. Each point's variance is moderated by the points of the same group.
+    """Estimate positive quantities. Each point's variance is moderated by the points in the same group.
 
     values: the rounds' medians, point after point. n: the number of rounds of each point. group: each point's group
     number.

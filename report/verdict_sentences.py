@@ -28,7 +28,7 @@ from report.formatting import (
 from report.outcomes import UNTRIED, Verdict
 
 Record = Mapping[str, Any]
-# Kinds of machines (`data.machine_kinds.KINDS`) in words.
+# Machine kinds (`data.machine_kinds.KINDS`) in words.
 MACHINES = {
     "laptop": "laptop",
     "desktop": "desktop with DDR5 memory",
@@ -38,7 +38,7 @@ MACHINES = {
 _COMPARES = {"at_least": "at least", "at_most": "at most", "within": "within"}
 _HOLDS = {"supports": "holds", "challenges": "fails", "undecided": "is undecided"}
 _LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
-# Maximum number of measured label values to list.
+# At most this many measured label values are listed.
 _MOST_LISTED = 8
 # If a threshold differs by less than this fraction, three digits do not show it, so the text says "hardly" instead of a
 # factor.
@@ -49,7 +49,7 @@ _FACT = "It rests on exact figures, which are not varied; only another reading o
 def hanging_sentence(node: str) -> str:
     """Format a warning that a single contributed node decides the verdict.
 
-    node: the name of the node.
+    node: the node's name.
     """
     return f"It hangs on one machine, {node}, which was handed in: nothing that the project measured itself decides it."
 
@@ -280,7 +280,7 @@ def _margin_text(part: Record) -> str:
 
 
 def _fruitless_trials(part: Record) -> str:
-    """Format the kinds of trials that were made on a part, if none of them turned the verdict."""
+    """Format the kinds of trials that were made on a part, if none turned the verdict."""
     trials, unit = part["robustness"]["trials"], part["unit"]
     tried = []
     others = [trial["threshold"] for trial in trials if trial["kind"] == "threshold" and "side" not in trial]
@@ -302,7 +302,7 @@ def _fruitless_trials(part: Record) -> str:
 
 
 def trial_lines(part: Record) -> Iterator[tuple[str, str]]:
-    """Yield a table row for each trial: its change and the effect of this change."""
+    """Yield a table row for each trial: its change and the effect."""
     for trial in part["robustness"]["trials"]:
         same = trial["outcome"] == trial["verdict"]
         came_to = trial["outcome"] if same else f"{trial['outcome']}, the claim {trial['verdict']}"

@@ -16,7 +16,7 @@ from contract.errors import StudyError
 from contract.files import read_json
 from report.outcomes import Side, Tier, Verdict
 
-# Number of the file format. It is incremented when a reader would misread older files.
+# File format number. It is incremented when a reader would misread older files.
 FORMAT = 3
 
 Number = float | None

@@ -27,7 +27,7 @@ from report.judging.judge import CLAIMS, judge
 from report.outcomes import HERE, OTHERS
 from report.publish import write_published
 
-# Maximum number of shifted estimates to list.
+# At most this many shifted estimates are listed.
 _MOST_SHIFTS = 6
 Record = Mapping[str, Any]
 # Gathered data, and the document with the verdicts that `judge` made from these data.
@@ -38,8 +38,7 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
     """Check a node pack, yield lines about the changes that its node makes, and add the node unless `dry_run`.
 
     nodes: the folder with the published nodes; datapackage.json beside it is rewritten. For any mistake in the pack,
-    raises StudyError with a message of one line before anything is written. Raises OSError if the node cannot be
-    written.
+    raises StudyError with a one-line message before anything is written. Raises OSError if the node cannot be written.
     """
     if nodes.name != "nodes":
         raise StudyError(f"--nodes {nodes}: name a folder called nodes: datapackage.json beside it tells what it holds")
@@ -97,7 +96,7 @@ def _check_node(folder: Folder, staged: Path, where: str) -> Node:
 
 
 def _same_id_folders(folder: Folder, folders: Sequence[Folder], staged: Path) -> set[str]:
-    """Return the names of the existing folders that hold rounds of a node with the pack's node id."""
+    """Name the existing folders that hold rounds from a node with the pack's node id."""
     places = {place for item in folders if item.file_id == folder.file_id for place in _node_folders(item)}
     return {place.name for place in places - {staged}}
 
@@ -115,7 +114,7 @@ def _gather_dataset(directories: Sequence[Path], folder: Path) -> Dataset:
 
 
 def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
-    """Raise StudyError if a round of this node also belongs to another node.
+    """Raise StudyError if this node and another have a round in common.
 
     The same run under two node names would count as two machines.
     """
@@ -168,7 +167,7 @@ def _count_rows(data: Dataset, status: str = "") -> int:
 
 
 def _estimate_shifts(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
-    """Yield 'old -> new' for each changed estimate of an unchanged verdict, largest change first."""
+    """Yield 'old -> new' for each estimate that changed while its verdict did not, largest change first."""
     shifts = []
     for old, new in pairs:
         values = old["estimate"], new["estimate"]
@@ -183,7 +182,7 @@ def _estimate_shifts(pairs: Sequence[tuple[Record, Record]]) -> Iterator[str]:
 
 
 def _format_list(what: str, items: Sequence[str], most: int | None = None) -> str:
-    """Format a line with the number of items and the first `most` items (all if None)."""
+    """Format a line that counts the items and lists the first `most` (all if None)."""
     if not items:
         return f"{what}: none."
     shown = items[:most]

@@ -31,8 +31,7 @@ from report.formatting import (
 from report.outcomes import AWAITING, OPINION, Verdict
 
 WIDTH = 100
-# ROWS: default maximum number of summary rows to print for a case.
-# CASES: default maximum number of cases to print for a part.
+# By default, at most ROWS summary rows are printed for a case, and at most CASES cases for a part.
 ROWS, CASES = 12, 40
 _HANG = 13
 
@@ -229,7 +228,7 @@ def _round_lines(data: Path | None, row: Mapping[str, Any]) -> list[str]:
 
 
 def _row_count_lines(part: Mapping[str, Any], total: int, printed: int, sources: Sources) -> list[str]:
-    """Format the number of summary rows behind a case.
+    """Format how many summary rows are behind a case.
 
     If the rows were not tracked through the arithmetic, the text adds that these are all rows that the quantity read.
     """
@@ -266,7 +265,7 @@ def _source_text(source: Mapping[str, Any]) -> str:
 
 
 def _robustness_lines(part: Mapping[str, Any]) -> list[str]:
-    """Format the margin of a part, and a line for each trial."""
+    """Format a part's margin, and a line for each trial."""
     record = part["robustness"]
     lines = ["Tried"]
     if record["exact"]:

@@ -22,21 +22,21 @@ from report.quantities import Quantity, quantities
 from report.verdicts import read_verdicts
 
 Record = Mapping[str, Any]
-# A fault consists of its location, its description and its remedy.
+# A fault has a location, a description and a remedy.
 Faults = Iterator[tuple[str, str, str]]
-# Rules that transform the estimates of a quantity before they are compared with the threshold.
+# Rules that transform a quantity's estimates before they compare them with the threshold.
 _TRANSFORMS = ("ratio", "trend", "crossover")
 # Units for timed values, whose intervals never have zero width.
 _TIMED = ["s", "FLOP/s", "B/s", "Hz", "W", "J"]
 _ENDS = ("estimate", "low", "high")
-# Columns of the summary that the checks read.
+# Summary columns that the checks read.
 _READ = ("node", "unit", "status", "n_rounds", *_ENDS)
 _AGAIN = "Gather and judge again"
 
 
 @dataclass(frozen=True)
 class Study:
-    """Files of a study, each read on first use. Access raises StudyError if a file cannot be read."""
+    """A study's files, each read on first use. Access raises StudyError if a file cannot be read."""
 
     verdicts: Path
     data: Path
@@ -57,7 +57,7 @@ class Study:
         return read_reference(self.reference)
 
     def parts(self) -> Iterator[tuple[str, Record, Record, list[Record]]]:
-        """Yield each judged part as a tuple of location, verdict, part and cases."""
+        """Yield location, verdict, part and cases for each judged part."""
         for verdict in self.document["verdicts"]:
             for part in verdict["parts"]:
                 if Verdict(part["outcome"]).is_judged:
@@ -65,7 +65,7 @@ class Study:
                     yield where, verdict, part, [case for case in verdict["cases"] if case["part"] == part["name"]]
 
     def cases(self) -> Iterator[tuple[str, Record, Quantity, Record]]:
-        """Yield each case as a tuple of location, part, quantity and case."""
+        """Yield each case after its location, part and quantity."""
         for where, _, part, cases in self.parts():
             for case in cases:
                 at = ", ".join(filter(None, (where, verdict_case_name(case))))
@@ -213,7 +213,7 @@ def reading_faults(study: Study) -> Faults:
         # compared.
         counted = row["n_rounds"] == 1 and case["low"] == case["high"]
         for name in ("estimate",) if counted else _ENDS:
-            # The low end of a non-negative quantity is clipped at 0, so it may differ from that of the summary row.
+            # A non-negative quantity's low end is clipped at 0, so it may differ from the low end in the summary row.
             cut = name == "low" and case["low"] == 0 and row["low"] < 0
             if not cut and not _close(case[name], row[name]):
                 yield at, f"{name} {case[name]} is not row {behind.index[0]}'s {row[name]}", _AGAIN

@@ -30,10 +30,10 @@ _MOST_NAMED = 6
 def list_references(
     data: Path | None, claims: Path, reference: Path, published: Path, each: bool = False
 ) -> tuple[str, list[str]]:
-    """Return a printable list of all reference entries and published sources with their users, and the unused ids.
+    """List all reference entries and published sources with their users; return the text and the unused ids.
 
-    data: the folder of gathered data; None to read the published nodes.
-    each: True to list the records of each published source too.
+    data: the folder with gathered data; None to read the published nodes.
+    each: True to list each published source's records too.
     Raises StudyError for a mistake in a file.
     """
     entries, others = read_reference(reference), read_published(published)

@@ -29,7 +29,7 @@ RULES = {
     "crossover": "compares the value of the label `along` at which `of` overtakes `to`; options over, of, to, along",
     "for_share_of": "at least this share of the label's values (say, models) reach the threshold; options share, of",
 }
-# Hints on the values of a label, for labels that also accept special words or ids.
+# Hints on label values, for labels that also accept special words or ids.
 _LABEL_HINTS = {
     "threads": "a number, or all for every core of the machine",
     "backend": "the name of a library, or best for the fastest",
@@ -62,11 +62,11 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
 
     `arguments` has these fields:
     article, section, says, note, quantity, rule: as in a claim file.
-    threshold: a list of one number, or of both ends of a range.
+    threshold: a list with one number, or with both ends of a range.
     why: the reason for the threshold.
-    kind: the kind of the claim; None for the tier of the quantity.
+    kind: the claim's kind; None to take the quantity's tier.
     scope, option: lists of 'key=value' or 'key=value,value'.
-    sensitivity: other thresholds, as a flat list of numbers.
+    sensitivity: other thresholds, as a flat list.
 
     Raises StudyError if the claim exists, a name is unknown, or the rule lacks an option. Raises OSError if the folder
     cannot be written.
@@ -102,7 +102,7 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
     claim = {key: value for key, value in claim.items() if value not in ({}, [])}
     check_document(claim, full_schema(), place)
     text = "".join(_claim_lines(claim, quantity))
-    # The text is read as a draft in the way that `judge` reads claims, so that no faulty file reaches the folder.
+    # Read the draft as `judge` reads claims, so that no faulty file reaches the folder.
     with tempfile.TemporaryDirectory() as scratch:
         draft = Path(scratch) / f"{name}.yaml"
         write_text(draft, text)

@@ -16,7 +16,7 @@ from report.publish.study_metadata import read_study
 
 # Only decided verdicts have a rating. For an undecided, open or untestable claim, any number would mean partly true.
 RATINGS = {"supported": 5, "depends": 3, "outdated": 2, "challenged": 1}
-# Author, publisher and date of the articles that state them.
+# Author, publisher and date for the articles that state them.
 _ARTICLES: Mapping[str, Mapping[str, Any]] = {
     "nuface": {
         "author": {"@type": "Person", "name": "Rico"},
@@ -26,7 +26,7 @@ _ARTICLES: Mapping[str, Mapping[str, Any]] = {
 }
 # Only full dates are exported, as schema.org requires; some sources give only a month or a year.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-# Characters that could end the script element, or that JavaScript takes as the end of a line.
+# Characters that could end the script element, or that JavaScript takes as a line end.
 _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 

@@ -64,9 +64,9 @@ def write_datapackage(folder: Path) -> Path:
 def write_published(folder: Path) -> Path:
     """Write `folder`/datapackage.json for the nodes under `folder`/nodes; return its path.
 
-    All round files of a node form one table, with the schema samples.schema.json. Each source of published measurements
-    in `folder`/published forms one table, with the schema published.schema.json. Raises StudyError if a node record or
-    a source is unreadable, and OSError if a file cannot be read or written.
+    A node's round files form one table, with the schema samples.schema.json. Each published source in
+    `folder`/published forms one table, with the schema published.schema.json. Raises StudyError if a node record or a
+    source is unreadable, and OSError if a file cannot be read or written.
     """
     columns = sample_dictionary()
     names = [str(name) for name in columns["column"]]
@@ -115,7 +115,7 @@ def _published_resources(folder: Path) -> list[dict[str, Any]]:
         for name, meaning in MEANING.items()
     ]
     if sources:
-        # With "superset", the table of a source may lack some fields of the schema.
+        # With "superset", a source's table may lack some schema fields.
         match = {"fieldsMatch": "superset", "primaryKey": ["id"]}
         schema = {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, **match}
         write_json(folder.parent / _OTHERS, schema)
@@ -183,7 +183,7 @@ def _media_type(suffix: str) -> dict[str, str]:
 def _table_schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
     """Return a table schema, with types from Parquet and with meanings and units from the dictionary.
 
-    If the dictionary says less about a column of `summary`, the entry for the same column of `samples` completes it.
+    If the dictionary says less about a column in `summary`, the entry for the same column in `samples` completes it.
     """
     entries: dict[str, Mapping[str, Any]] = {}
     for name in ("samples", table):

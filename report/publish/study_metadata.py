@@ -15,7 +15,7 @@ NAME = "does-ai-need-a-gpu"
 
 @dataclass(frozen=True)
 class Study:
-    """Citation metadata. authors: name of the first author entry. licence: SPDX identifier."""
+    """Citation metadata. authors: the first author entry's name. licence: SPDX identifier."""
 
     title: str
     version: str
