@@ -17,7 +17,7 @@ from report.estimates import Estimates
 
 MODULES = tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
 TIERS = ("measured", "derived", "published", "documented")
-# Names of the fields that each case has in a verdict. No label may have one of these names.
+# Fields that each case has in a verdict. No label may share their names.
 RESERVED = frozenset(
     {"claim", "part", "label", "labels", "outcome", "estimate", "low", "high", "unit", "behind", "disturbed"}
 )
@@ -28,13 +28,12 @@ class Quantity:
     """A registered quantity.
 
     kinds: device kinds that the quantity needs; empty if any kind will do.
-    labels: names of the labels that a claim's scope may use.
-    ceiling: largest possible value. If the whole interval of a case lies above it, a measurement was disturbed, so the
-    case decides nothing.
+    labels: labels that a claim's scope may use.
+    ceiling: largest possible value. A case whose whole interval lies above it decides nothing, because a measurement
+    was disturbed.
     formulas: formulas behind the quantity's `DerivedEstimates`.
-    checked: for a derived quantity, the name of the quantity that compares its model to measurements, or ARITHMETIC if
-    it only combines figures. If nothing checks a derived quantity, `checked` is '', and the quantity cannot decide a
-    claim alone.
+    checked: for a derived quantity, the quantity that compares its model to measurements, or ARITHMETIC if it only
+    combines figures. If nothing checks it, `checked` is '', and the quantity cannot decide a claim alone.
     reads: experiments whose data the quantity uses if they are present.
     """
 
@@ -145,7 +144,7 @@ def summary_quantity(
     by: tuple[str, ...] = (),
     points: Callable[[Dataset, str], Estimates] | None = None,
 ) -> Compute:
-    """Register one metric of an experiment as a quantity, which `how` describes.
+    """Register an experiment's metric as a quantity, which `how` describes.
 
     experiment, metric: by default, the two parts of the quantity's name.
     by: labels to keep; by default, all labels stay.

@@ -13,13 +13,12 @@ from report.quantities import quantity
 from report.quantities.rate_arithmetic import BEST_LABELS
 from report.quantities.training import speedup
 
-# Metric for each value of the label `level`: the width of the median level, or of the widest level.
+# Metrics by the label `level`: the width at the median level, and at the widest level.
 WIDTHS = {"median": "median_width", "widest": "width"}
-# Metric for each value of the label `counted`. The first counts a sum as one operator, the second as a tree of
-# additions.
+# Metrics by the label `counted`. The first counts a sum as one operator, the second as a tree of additions.
 LEVELS = {"operators": "levels", "operators, sums as trees": "span"}
-# RECURRENT: first part of the LSTMs' names. TRANSFORMER: name of the transformer whose multiply-adds per byte are
-# closest to the LSTM's.
+# RECURRENT: prefix for the LSTMs' names. TRANSFORMER: the transformer with multiply-adds per byte closest to the
+# LSTM's.
 RECURRENT, TRANSFORMER = "lstm-", "gpt-1m"
 # Two training steps are comparable if their operation counts differ by at most this factor.
 SIMILAR_FACTOR = 1.5
@@ -43,9 +42,9 @@ def labelled_counts(data: Dataset, label: str, metrics: Mapping[str, str]) -> Es
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations that one sample's forward pass may run at the same time, by model and level.
 
-    A calculation is one multiply-add in a product, or one element in another operator. The operators of a level do not
-    need each other's results. level: `widest` counts the calculations in the widest level of the model's operator
-    graph, and `median` is the median over all levels. For a batch, multiply by the batch size. The calculations are
+    A calculation is one multiply-add in a product, or one element in another operator. The operators in a level do not
+    need each other's results. level: in the model's operator graph, `widest` counts the calculations in the widest
+    level, and `median` is the median over all levels. For a batch, multiply by the batch size. The calculations are
     counted in the traced graph, so the result is equal on every machine.
     """
     return labelled_counts(data, "level", WIDTHS)
@@ -55,7 +54,7 @@ def parallel_width(data: Dataset) -> Estimates:
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels in a model's forward pass that must run one after another.
 
-    An operator waits for all its operands, so the longest chain of operators sets the number of levels. counted:
+    An operator waits for all its operands, so the longest operator chain sets the number of levels. counted:
     `operators` counts one level for each operator in the chain; `operators, sums as trees` computes each sum over k
     terms as a tree, which adds log2(k) levels and is the least depth possible. The operators are PyTorch's, with
     recurrences unrolled step by step. Operators that only move data do not count.
@@ -65,9 +64,9 @@ def dependent_levels(data: Dataset) -> Estimates:
 
 @_counted_quantity("models.flop_per_parameter_token", "1", ("model", "of"))
 def flop_per_parameter_token(data: Dataset) -> Estimates:
-    """FLOP of a sample's products, divided by model parameters and by tokens per sample.
+    """FLOP in a sample's products, divided by model parameters and by tokens per sample.
 
-    of: `training` counts the FLOP of a training step, and `inference` those of a forward pass. Parameters include
+    of: `training` counts the FLOP in a training step, and `inference` those in a forward pass. Parameters include
     embeddings, which are looked up and not multiplied. Attention adds FLOP that grow with the length.
     """
     operations = labelled_counts(data, "of", {"training": "step_flop", "inference": "forward_flop"})
@@ -78,10 +77,9 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
 def recurrent_over_transformer(data: Dataset) -> Estimates:
     """GPU-over-CPU speed-up for training the LSTM, relative to that for a transformer with similar arithmetic.
 
-    The transformer is gpt-1m, whose multiply-adds per byte match the LSTM's to within a tenth. Each batch of the LSTM
-    is compared to the batch of the transformer with the nearest operation count per step, within a factor 1.5; `detail`
-    names it. Node, baseline and precision are the same. The labels model, batch, runtime and cpu_runtime describe the
-    LSTM.
+    The transformer is gpt-1m, whose multiply-adds per byte match the LSTM's to within a tenth. Each LSTM batch is
+    compared to the transformer batch with the nearest operation count per step, within a factor 1.5; `detail` names it.
+    Node, baseline and precision are the same. The labels model, batch, runtime and cpu_runtime describe the LSTM.
     """
     operations = data.summary("training", value="flop")
     step_flop = dict(zip(operations.rows("model", "batch"), operations["estimate"], strict=True))

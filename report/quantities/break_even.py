@@ -16,8 +16,8 @@ _ELECTRICITY = (
 )
 
 
-# Each row is a purchase: its name, its price entry, its number of GPUs, the machine to hire instead, and the entry for
-# the power of one GPU.
+# Each row is a purchase: its name, price entry and GPU count, the machine to hire instead, and the entry for one GPU's
+# power.
 BOUGHT = (
     ("H100 PCIe", "h100-pcie.usd", 1.0, "lambda-1x-h100-pcie", "h100-pcie.power_w"),
     ("H200 in a system", "h200.usd_in_system", 1.0, "aws-p5en.48xlarge", "h200.power_w"),
@@ -43,8 +43,8 @@ def break_even_hours(data: Dataset) -> DerivedEstimates:
     """Hours of use after which buying a GPU costs as much as hiring it, electricity included.
 
     The purchase price per GPU is divided by the saving per hour, which is the hourly price to hire a GPU, less the cost
-    of the power that the bought GPU uses in an hour. Staff, space, spares and resale are left out. Raises
-    MissingSourceError, with the unverified purchases, if no purchase is verified.
+    to power the bought GPU for an hour. Staff, space, spares and resale are left out. Raises MissingSourceError, with
+    the unverified purchases, if no purchase is verified.
     """
     works, missing = [], []
     for name, price, gpus, machine, power in BOUGHT:
@@ -89,10 +89,9 @@ def break_even_days(data: Dataset) -> DerivedEstimates:
     """Days until serving a model has used as many GPU hours as training it, for the one model that documents both.
 
     The GPU hours to train DeepSeek-V3 are divided by the GPU hours to serve it for a day. Both use the same GPU model,
-    so no efficiency needs to be assumed. traffic: tokens read and written per day, which are the tokens of the
-    documented day, a tenth of them, or a hundredth, as if the GPU count scaled with the traffic. Only the final
-    training run of V3 counts. The sensitivity table varies a factor for earlier attempts and for R1, a model that the
-    same service serves.
+    so no efficiency needs to be assumed. traffic: tokens read and written per day, as documented, or a tenth or a
+    hundredth of that number, as if the GPU count scaled with the traffic. Only V3's final training run counts. The
+    sensitivity table varies a factor for earlier attempts and for R1, a model that the same service serves.
     """
     names = [f"{_SERVED}.serving_{name}_tokens_per_day" for name in ("input", "output")]
     tokens = sum(data.figure(name) for name in names)

@@ -126,13 +126,13 @@ def _run_labels(data: Dataset, prefix: str) -> dict[str, Any]:
 def servers_for_90_days(data: Dataset) -> DerivedEstimates:
     """Servers that finish a published pre-training run in 90 days, by the evidence for their training rate.
 
-    The run takes 6 x parameters x tokens operations, which are divided by the time and by the rate of one server. The
-    label `evidence` tells where that rate comes from:
+    The run takes 6 x parameters x tokens operations, which are divided by the time and by one server's rate. The label
+    `evidence` tells where that rate comes from:
     measured: a node that is itself a server trains transformers. Its best rate per core, corrected by whole runs (see
     `whole_runs`), is multiplied by 128 cores (SERVER_CORES).
     scaled: the same calculation, from a node that is no server.
     documented: the rate at which MLPerf's cluster of servers with matrix units trained BERT large.
-    rated: the rate of the servers in that cluster, if they reached the share of the rated peak that GPUs reached.
+    rated: the same servers' rate, if they reached the share of the rated peak that GPUs reached.
     The result is a lower bound, because it ignores memory limits and communication between machines.
     """
     kinds, days = all_servers(data, priced=False), _days_input(DAYS)
@@ -182,8 +182,8 @@ def cost_ratio(data: Dataset) -> DerivedEstimates:
 
     The label `evidence` has the same meaning as in `ladder.servers_for_90_days`, here for servers that have a price.
     The documented evidence gives two cases, which the label `by` tells apart: one uses the operations for BERT large,
-    the other the time that the same job took on those servers, relative to a machine with eight GPUs. Prices are those
-    of one seller, on demand, per hour; place and date stand beside them.
+    the other the time that the same job took on those servers, relative to a machine with eight GPUs. Prices are one
+    seller's, on demand, per hour; place and date stand beside them.
     """
     price, other_price = f"{GPU_MACHINE}.usd_per_hour", f"{OTHER_GPU_MACHINE}.usd_per_hour"
     gpu = price_per_hour(data, price, [other_price], f"; beside it {OTHER_GPU_MACHINE}")

@@ -33,8 +33,8 @@ from report.quantities import quantity
 
 BASE_BATCH = 32
 RULES = ("fixed", "linear", "tuned")
-# FEWEST_RATES: minimum number of learning rates to tune over. FEWEST_BATCHES: minimum number of batch sizes for a
-# trend. FEWEST_SEEDS: minimum number of seeds per batch size for a spread or a trend.
+# FEWEST_RATES: learning rates needed for tuning. FEWEST_BATCHES: batch sizes needed for a trend. FEWEST_SEEDS: seeds
+# per batch size needed for a spread or a trend.
 FEWEST_RATES, FEWEST_BATCHES, FEWEST_SEEDS = 3, 3, 3
 
 _SERIES = ["node", "device", "backend", "dtype", "threads", "data", "model", "epochs"]
@@ -91,7 +91,7 @@ def chosen_points(data: Dataset) -> pd.DataFrame:
 def rule_points(data: Dataset, metric: str) -> pd.DataFrame:
     """Return one row per batch size and rule for the learning rate.
 
-    Columns: the labels, n_rounds, n_samples, detail, source_rows, and values (a list of the metric's values by seed).
+    Columns: the labels, n_rounds, n_samples, detail, source_rows, and values (a list with the metric's value per seed).
     """
     runs = (
         seed_values(data, metric)
@@ -123,10 +123,10 @@ def accuracy(data: Dataset) -> Estimates:
 
 @_batch_quantity("convergence.spread", "1")
 def spread(data: Dataset) -> Estimates:
-    """Spread of the test accuracy over seeds, on the scale of a standard deviation.
+    """Spread in test accuracy over seeds, on the scale of a standard deviation.
 
-    The spread is the mean distance between the accuracies of single seeds and their mean. It is multiplied by a factor
-    that makes it comparable to the standard deviation if the accuracies are normally distributed. A standard deviation
+    The spread is the mean distance between single seeds' accuracies and their mean. It is multiplied by a factor that
+    makes it comparable to the standard deviation if the accuracies are normally distributed. A standard deviation
     itself is less robust: one failed run dominates it, and its interval holds for normal values only.
     """
     points = rule_points(data, "test_accuracy")
@@ -137,8 +137,8 @@ def spread(data: Dataset) -> Estimates:
 def spreads(values: list[Floats]) -> statistics.PointEstimates:
     """Compute the spread within each set of values, as `spread` describes it.
 
-    Its interval is Student's t on the logarithm of the mean distance. The expected mean distance of n normal values to
-    their own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n).
+    Its interval is Student's t on the logarithm of the mean distance. The expected mean distance from n normal values
+    to their own mean is sigma sqrt(2 / pi) sqrt((n - 1) / n).
     """
     n = np.array([len(value) for value in values], dtype=int)
     joined, starts = np.concatenate([np.empty(0), *values]), np.cumsum(n) - n
@@ -166,7 +166,7 @@ def _trend_series(data: Dataset, equal: str) -> list[tuple[dict[str, Any], Float
 
     For each series, return a row (labels, counts, detail, source_rows), the batch sizes, and an array with the
     accuracies for each batch size. equal: quantity that is equal for all batch sizes in a series, which is `epochs`
-    (passes over the images) or `updates` (of the weights).
+    (passes over the images) or `updates` (weight updates).
     """
     points = rule_points(data, "test_accuracy")
     if equal == "updates":
@@ -217,7 +217,7 @@ def accuracy_per_doubling_of_equal_updates(data: Dataset) -> Estimates:
 def spread_per_doubling(data: Dataset) -> Estimates:
     """Change in `convergence.spread` per doubling of the batch size: the slope over log2(batch).
 
-    The interval of the slope combines the intervals of the spreads, as `slope_of_spreads` explains.
+    The slope's interval combines the spreads' intervals, as `slope_of_spreads` explains.
     """
     return _slopes_of_spreads(data, "epochs")
 
@@ -237,11 +237,11 @@ def _slopes_of_spreads(data: Dataset, equal: str) -> Estimates:
 def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
     """Fit the least-squares slope of the spread over log2(batch), and return its estimate, low, high, se and df.
 
-    The intervals of the spreads are skewed and differ in width. The interval of the slope combines them by the method
-    of variance estimates recovery (Zou & Donner 2008, Stat. Med. 27(10):1693). In simulations with ten seeds and with
-    spreads that differ up to tenfold, this interval covered the true slope in 94 to 97% of cases for normal values, and
-    in 90 to 95% for skewed values and for values from Student's t with 4 df. A t interval for slopes fitted to single
-    seeds covered the true slope in 87 to 95% of cases, and a jackknife for standard deviations in 80 to 97%.
+    The spreads' intervals are skewed and differ in width. The slope's interval combines them by the method "variance
+    estimates recovery" (Zou & Donner 2008, Stat. Med. 27(10):1693). In simulations with ten seeds and with spreads that
+    differ up to tenfold, this interval covered the true slope in 94 to 97% of cases for normal values, and in 90 to 95%
+    for skewed values and for values from Student's t with 4 df. A t interval for slopes fitted to single seeds covered
+    the true slope in 87 to 95% of cases, and a jackknife for standard deviations in 80 to 97%.
     `tests/report/quantities/test_convergence.py` repeats some simulations.
     """
     (slope,) = slopes_of_spreads([batches], [values])
@@ -266,14 +266,14 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
 
 @_batch_quantity("convergence.time_to_target_s", "s")
 def time_to_target_s(data: Dataset) -> Estimates:
-    """Seconds of training until accuracy on the validation images reaches the target.
+    """Training seconds until accuracy on the validation images reaches the target.
 
     There is no case if any seed does not reach the target.
     """
     shares = rule_points(data, "reached_share")
     reached = shares[shares["values"].map(min) >= 1]
     times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
-    # Each machine is a group of its own, because the variation on one machine says nothing about another machine.
+    # Each machine is its own group, because the variation on one machine says nothing about another machine.
     machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
     estimates = statistics.estimate_on_log_scale(_arrays(times), machines)
     return Estimates.from_points(times.drop(columns="values"), estimates, log=True)

@@ -24,7 +24,7 @@ from report.quantities.derived import six_flop, utilisation
 from report.quantities.training import best_rates
 from report.quantities.whole_runs import correct_estimates
 
-# Number of cores in the server that the third article describes (claim W15).
+# Cores in the server that the third article describes (claim W15).
 SERVER_CORES = 128
 # For each CPU vendor, the machine to hire by the hour, and the machines whose prices are shown as alternatives.
 PRICED = {
@@ -96,7 +96,7 @@ class Server:
 def price_per_hour(data: Dataset, entry: str, beside: Sequence[str] = (), note: str = "") -> Input:
     """Return a machine's hourly price, with place and date.
 
-    beside: price entries of machines that could replace it. note: text to add to the description.
+    beside: price entries for machines that could replace it. note: text to add to the description.
     """
     price = data.entry(entry)
     what = f"{price['subject']}, on demand, us-east-1, {price['date']}{note}"
@@ -104,7 +104,7 @@ def price_per_hour(data: Dataset, entry: str, beside: Sequence[str] = (), note: 
 
 
 def machine_size(data: Dataset, machine: str, vendor: str) -> dict[str, Input]:
-    """Return the number of virtual CPUs in a machine, and the cores per virtual CPU."""
+    """Return a machine's virtual CPU count, and the cores per virtual CPU."""
     whole = vendor == "AuthenticAMD"
     cores = assumed_input(1.0 if whole else 0.5, "1", _WHOLE_CORES if whole else _HALF_CORES)
     return {"v": documented_input(data, f"aws-{machine}.vcpus"), "x": cores}
@@ -125,7 +125,7 @@ def bert_inputs(data: Dataset) -> dict[str, Input]:
 
 
 def _instructions(cpu: Mapping[str, Any]) -> str:
-    """Return the name of the widest multiply instructions that a node's CPU record lists."""
+    """Name the widest multiply instructions that a node's CPU record lists."""
     flags = {*(cpu.get("simd") or ()), *(cpu.get("matrix") or ())}
     names = {"amx_bf16": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
     return next((name for flag, name in names.items() if flag in flags), "its own instructions")
@@ -134,7 +134,7 @@ def _instructions(cpu: Mapping[str, Any]) -> str:
 def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input, str]:
     """Return the size, price and name of the machine to hire for a CPU vendor.
 
-    The name contains `{}`, which stands for the name of the instructions.
+    The name contains `{}`, which stands for the instructions' name.
     """
     machine, beside = PRICED[vendor]
     size = machine_size(data, machine, vendor)
@@ -145,7 +145,7 @@ def _priced_machine(data: Dataset, vendor: str) -> tuple[dict[str, Input], Input
 def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
     """Yield a server for each node that trained a transformer, at the node's rate per core.
 
-    priced: if True, each server has the size of the machine to hire for the node's CPU vendor, and nodes from vendors
+    priced: if True, each server is as large as the machine to hire for the node's CPU vendor, and nodes from vendors
     without such a machine are skipped; if False, each server has SERVER_CORES cores.
     """
     rates = best_rates(data).filter(family="transformer", device="cpu")

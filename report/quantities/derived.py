@@ -25,10 +25,10 @@ def six_flop() -> Input:
 
 
 def utilisation(data: Dataset, spans: bool = True) -> Input:
-    """Return the share of the rated peak that the training of Llama 3.1 405B reached.
+    """Return the share of the rated peak that Llama 3.1 405B reached in training.
 
     The value is the geometric mean of the lowest and the highest share reported. spans: if True, the range between
-    these two contributes to the interval of results.
+    these two contributes to the intervals of results.
     """
     names = [f"{_MODEL}.mfu_low", f"{_MODEL}.mfu_high"]
     low, high = (data.figure(name) for name in names)

@@ -31,7 +31,7 @@ def model_outcomes(data: Dataset) -> pd.DataFrame:
     samples = data.samples("equivalence")
     rows = samples[(samples["experiment"] == "equivalence") & ~samples["status"].isin(_NOT_TRIED)]
     itself = (rows["device"] == "cpu") & (rows["dtype"] == "float32") & (rows["backend"] == "torch")
-    # Of a point with status `ok`, keep only the row with the metric `agrees_share`. A point with any other status does
+    # For a point with status `ok`, keep only the row with the metric `agrees_share`. A point with any other status does
     # not agree, so keep its row whatever the metric: a model with status `wrong` ran, and has values too.
     counts = ~itself & ((rows["status"] != "ok") | (rows["metric"] == "agrees_share"))
     rows = rows[counts].drop_duplicates([*POINT, "round"])

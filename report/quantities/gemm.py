@@ -49,9 +49,9 @@ def _join_metrics(per_metric: Sequence[Estimates]) -> Estimates:
 
 
 def core_clock(data: Dataset) -> Estimates:
-    """Return the clock of one core in Hz, by node.
+    """Return one core's clock in Hz, by node.
 
-    It is the clock of the fastest chain of operations, because slower chains were disturbed.
+    It comes from the fastest chain of operations, because slower chains were disturbed.
     """
     return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node"])
 
@@ -130,7 +130,7 @@ def scalar_mac_per_cycle(data: Dataset) -> Estimates:
 
 @quantity("clock.rate", "Hz", device="cpu")
 def clock_rate(data: Dataset) -> Estimates:
-    """Clock of one busy core: the highest rate of a chain of dependent operations that take one cycle each.
+    """Clock of one busy core: the highest rate in a chain of dependent one-cycle operations.
 
     The clock is not read from a counter, because virtual machines report a nominal clock or none.
     """

@@ -1,6 +1,6 @@
 """Inference with trained models: latency, tokens per second, and the inference ladder.
 
-The rungs of the ladder lead from default PyTorch to the fastest runtime and number format, for one request.
+The ladder's rungs lead from default PyTorch to the fastest runtime and number format, for one request.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ def int8_gain(data: Dataset) -> Estimates:
 
 @quantity("generation.tokens_per_s", "tokens/s", _GENERATION, reads=("models",))
 def tokens_per_s(data: Dataset) -> Estimates:
-    """Tokens of a call, divided by its median time.
+    """Tokens in a call, divided by its median time.
 
-    A prefill counts all tokens of its prompts, and a decoding step counts one token per text.
+    A prefill counts all tokens in its prompts, and a decoding step counts one token per text.
     """
     calls = with_parameters(data, data.summary("generation").inverse())
     tokens = calls.numbers("context").where(calls["phase"] == "prefill", 1)
@@ -90,9 +90,9 @@ def tokens_per_s(data: Dataset) -> Estimates:
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a call has to move (weights and cache, once each), divided by its time and by the measured bandwidth.
 
-    The measured bandwidth is that of STREAM's fastest pass with the same number of threads. Models that might fit into
-    caches (fewer bytes than four times the last-level cache) are left out. The result may exceed 1, because a call
-    mostly reads, and STREAM also writes.
+    The measured bandwidth comes from STREAM's fastest pass with as many threads. Models that might fit into caches
+    (fewer bytes than four times the last-level cache) are left out. The result may exceed 1, because a call mostly
+    reads, and STREAM also writes.
     """
     rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
     return with_parameters(data, share_of_bandwidth(data, rates, moved))
@@ -100,14 +100,14 @@ def bandwidth_share(data: Dataset) -> Estimates:
 
 @quantity("generation.peak_share", "1", _GENERATION, ceiling=1.0, reads=("gemm", "models", "peak"))
 def peak_share(data: Dataset) -> Estimates:
-    """Rate of a call in FLOP/s, relative to a measured peak: the FMA rate on a CPU, the best product on a GPU."""
+    """FLOP/s that a call reaches, relative to a measured peak: the FMA rate on a CPU, the best product on a GPU."""
     return with_parameters(data, gemm.share_of_peak(data, data.summary("generation", value="flop_per_s")))
 
 
 # PyTorch backends: default, another layout, compiled, or captured in a graph.
 PYTORCH = ("torch", "channels_last", "inductor", "graph")
 # Rungs from bottom to top. Each has the labels that its points must have; a label that is not named may have any value.
-# A rung shows the fastest of its points.
+# A rung shows its fastest point.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("PyTorch as it comes", {"backend": "torch", "dtype": "float32"}),
     ("PyTorch, tuned", {"backend": PYTORCH, "dtype": "float32"}),
@@ -124,12 +124,12 @@ _BASE = ["node", "device", "model", "batch", "threads"]
 def runtime_ladder(data: Dataset) -> Estimates:
     """Median request time on each rung of the inference ladder, by model, batch and thread count.
 
-    Each rung allows certain backends and formats, and shows the fastest of them. From the bottom, the rungs allow
-    default PyTorch in float32; any PyTorch backend in float32; any PyTorch backend in any floating-point format; any
-    runtime in float32; any runtime in any floating-point format; and any runtime and format, int8 included. runtime,
-    dtype: the fastest backend and format on that rung. place: number of the rung, from the bottom. A rung that adds no
-    measured point to the lower rungs is left out, except for the last rung, which shows the fastest point of all. A
-    request has no rungs if it was not answered by default PyTorch, or by default PyTorch alone.
+    Each rung allows certain backends and formats, and shows the fastest. From the bottom, the rungs allow default
+    PyTorch in float32; any PyTorch backend in float32; any PyTorch backend in any floating-point format; any runtime in
+    float32; any runtime in any floating-point format; and any runtime and format, int8 included. runtime, dtype: the
+    fastest backend and format on that rung. place: the rung's number, from the bottom. A rung that adds no measured
+    point to the lower rungs is left out, except for the last rung, which shows the fastest point of all. A request has
+    no rungs if it was not answered by default PyTorch, or by default PyTorch alone.
     """
     times = request_times(data)
     added, by = _rungs_with_points(times), ["backend", "dtype"]
@@ -158,7 +158,7 @@ def _rungs_with_points(times: Estimates) -> dict[tuple[Any, ...], set[str]]:
 
 
 def _has_rung(rung: str, added: set[str]) -> bool:
-    """Tell if a request has this rung; `added` lists the request's rungs that have points of their own."""
+    """Tell if a request has this rung; `added` comes from `_rungs_with_points`."""
     return DEFAULT in added and len(added) > 1 and rung in {DEFAULT, BEST, *added}
 
 
@@ -186,7 +186,7 @@ def _highest_float32_rungs(rungs: Estimates) -> Estimates:
 def runtime_gain(data: Dataset) -> Estimates:
     """Median request time in default PyTorch, divided by that in the fastest runtime tried, both in float32.
 
-    Compiled PyTorch and other layouts count as runtimes. The result is exactly 1 if none of the runtimes is faster.
+    Compiled PyTorch and other layouts count as runtimes. The result is exactly 1 if no runtime is faster.
     """
     return _highest_float32_rungs(ladder_gain(data)).drop_labels("rung", "place")
 

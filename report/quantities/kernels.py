@@ -23,11 +23,10 @@ from report.quantities import memory
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# Minimum number of kernels to fit the numbers to, and also minimum number of kernels to judge the fit by.
+# Fewest kernels to fit the numbers to, and also fewest kernels to judge the fit by.
 LEAST = 6
 PLACE = ["node", "device", "threads"]
-# Backends that are plain loops. They are left out, because they show the cost of a language, not the limits of a
-# device.
+# Backends that are plain loops. They are left out, because they show a language's cost, not a device's limits.
 _LOOPS = ("python", "scalar", "simd", "numba", "llvm-scalar")
 _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 
@@ -36,11 +35,11 @@ _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 class Kernels:
     """Kernels on one node, device and thread count, in one round.
 
-    keys, work: key and kind of each kernel.
+    keys, work: key and kind per kernel.
     judged: True for the kernels to judge the fit by, False for the kernels to fit.
     flop, bytes: work per kernel and operator kind, with shape (kernels, operator kinds). All other arrays have shape
     (kernels,).
-    launches: number of launches per kernel.
+    launches: launch count per kernel.
     cached: share of a kernel's bytes that the last-level cache holds.
     peak: highest FLOP/s in the kernel's format.
     seconds: measured time.
@@ -62,7 +61,7 @@ class Kernels:
         """Predict the seconds per kernel.
 
         numbers: `peak` and `bandwidth` are the shares of the ceilings that kernels attain. Optional are `launch`, the
-        seconds per launch, and `cache`, the speed of the cache relative to memory.
+        seconds per launch, and `cache`, the cache speed relative to memory.
         """
         moved = self.bandwidth * numbers["bandwidth"]
         of_cache = self.cached * (1 / numbers.get("cache", 1.0) - 1)
@@ -79,7 +78,7 @@ class Kernels:
 
 
 def kernel_rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str, int], list[Kernels]]:
-    """Return a list of the rounds for each node, device and thread count. All rounds in a list have the same kernels.
+    """List the rounds for each node, device and thread count. All rounds in a list have the same kernels.
 
     node: if given, return only the lists for this node.
     """
@@ -216,7 +215,7 @@ def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats
 
 
 def _place_kernels(points: _Points, cache: float) -> list[Kernels]:
-    """Return, for each round, the kernels of one node, device and thread count that all rounds measured.
+    """Return, for each round, the kernels that all rounds measured on one node, device and thread count.
 
     The list is empty if there are fewer than LEAST kernels to fit or to judge. Some experiments have more rounds than
     others, so only the rounds with the most experiments are used.
@@ -256,8 +255,7 @@ class _Ceilings:
 
     seconds: time per point.
     usable: True for points that count as kernels.
-    peak: highest FLOP/s in the format of each point. If a format has no product, its peak is the highest of all
-    formats.
+    peak: highest FLOP/s in each point's format. If a format has no product, its peak is the highest in any format.
     bandwidth: memory bandwidth in bytes/s.
     """
 
@@ -280,12 +278,12 @@ def _ceilings(points: _Points, seconds: Floats, cache: float) -> _Ceilings | Non
     peak = np.array([rates[fastest[name]] if name in fastest else np.nan for name in dtype])
     usable = (points["bytes"] > 0) & (~np.isnan(peak) | np.isnan(points["flop"])) & measured & (experiment != "peak")
     usable[[*fastest.values(), widest]] = False
-    # Only memory passes have formats without products. They compute almost nothing, so the highest peak of all formats
+    # Only memory passes have formats without products. They compute almost nothing, so the highest peak in any format
     # will do.
     return _Ceilings(seconds, usable, np.where(np.isnan(peak), np.nanmax(peak), peak), float(speeds[widest]))
 
 
 def _argmax(values: Floats, among: Bools) -> int:
-    """Return the index of the largest value among those where `among` is True."""
+    """Find the index of the largest value where `among` is True."""
     places = np.flatnonzero(among)
     return int(places[np.nanargmax(values[places])])

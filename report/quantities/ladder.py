@@ -14,13 +14,13 @@ from report.estimates import Estimates, concat_estimates
 from report.quantities import quantity
 
 LOOPS = ("python", "scalar", "simd")
-# PRODUCT, ROWS: the article's matrix product. Interpreted loops compute only some of its rows. STEP: a training step of
-# an MLP.
+# PRODUCT, ROWS: the article's matrix product. Interpreted loops compute only some rows. STEP: a training step of an
+# MLP.
 PRODUCT = {"n": 1000, "k": 1000}
 ROWS = 1000
 STEP = {"model": "mlp", "batch": 32}
 
-# Rungs from bottom to top. A backend of None means the fastest library; threads of None means all threads.
+# Rungs from bottom to top. Backend None stands for the fastest library, and threads None for all threads.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("interpreted loop", {"device": "cpu", "backend": "python", "dtype": "float64", "threads": 1}),
     ("compiled loop, scalar", {"device": "cpu", "backend": "scalar", "dtype": "float32", "threads": 1}),
@@ -42,9 +42,9 @@ _ladder_quantity = partial(quantity, experiments=["gemm", "training"], labels=("
 def ladder_rate(data: Dataset) -> Estimates:
     """FLOP/s on each rung for one product (1000 x 1000 by 1000 x 1000) and one training step (MLP, batch 32).
 
-    `place` is the number of the rung, from the bottom. The fastest library is the library that was measured fastest on
-    this work; `detail` names it. On a GPU, both kinds of work use the fastest library on that device, and products that
-    take less than 50 microseconds are timed in a graph.
+    `place` is the rung's number, from the bottom. The fastest library is the library that was measured fastest on this
+    work; `detail` names it. On a GPU, both kinds of work use the fastest library on that device, and products that take
+    less than 50 microseconds are timed in a graph.
     """
     products = data.device_summary("gemm", "flop_per_s").filter(**PRODUCT)
     products = products.take((products["m"] == ROWS) | products["backend"].isin(LOOPS))

@@ -11,7 +11,7 @@ from report.quantities.memory import share_of_bandwidth
 from report.quantities.rate_arithmetic import BEST_LABELS, best_over_host
 
 EXPERIMENT = "language-models"
-# Phases of a language model: reading a new prompt, and writing tokens after a text.
+# A language model's phases: reading a new prompt, and writing tokens after a text.
 PROMPT, DECODE = "prompt", "decode"
 _WORK = ("model", "format", "phase", "tokens")
 _language_quantity = partial(quantity, experiments=[EXPERIMENT])
@@ -23,7 +23,7 @@ def tokens_per_s(data: Dataset) -> Estimates:
     """Tokens read or written per second: their number, divided by the median time.
 
     phase: `prompt` reads the tokens of a new prompt, and `decode` writes tokens after a text. tokens: length of the
-    prompt, or of the text before the written tokens. format: format of the model file. backend: the runtime.
+    prompt, or of the text before the written tokens. format: the model file's format. backend: the runtime.
     """
     calls = data.summary(EXPERIMENT).inverse().drop_labels("dtype")
     return calls.scaled_by(calls.numbers("tokens").where(calls["phase"] == PROMPT, 1))
@@ -33,7 +33,7 @@ def tokens_per_s(data: Dataset) -> Estimates:
 def fastest_tokens_per_s(data: Dataset) -> Estimates:
     """`language.tokens_per_s` with the fastest runtime and thread count, for each format and for the best format.
 
-    format: format of the model file, or `best`, for which `detail` names the format. runtime: the fastest runtime.
+    format: the model file's format, or `best`, for which `detail` names the format. runtime: the fastest runtime.
     """
     rates = tokens_per_s(data)
     by, of = ["node", "device", "model", "phase", "tokens"], ["threads"]
@@ -47,7 +47,7 @@ def fastest_tokens_per_s(data: Dataset) -> Estimates:
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes read per written token (weights and cache, once each), divided by its time and by the measured bandwidth.
 
-    As for `generation.bandwidth_share`, the measured bandwidth is that of STREAM's fastest pass, models that might fit
+    As for `generation.bandwidth_share`, the measured bandwidth comes from STREAM's fastest pass, models that might fit
     into caches are left out, and the result may exceed 1.
     """
     rates = data.summary(EXPERIMENT, value="bytes_per_s").filter(phase=DECODE)
@@ -59,9 +59,9 @@ def bandwidth_share(data: Dataset) -> Estimates:
 def tokens_over_cpu(data: Dataset) -> Estimates:
     """Tokens per second on one GPU, relative to those on its host's CPU, for one text at a time.
 
-    Each side uses its fastest runtime and thread count. Model and number of tokens are the same. precision: equal (the
-    same file format on both sides, as `dtype`) or best (each side's fastest format). runtime, cpu_runtime: runtimes on
-    the GPU and on the CPU.
+    Each side uses its fastest runtime and thread count. Model and token count are the same. precision: equal (the same
+    file format on both sides, as `dtype`) or best (each side's fastest format). runtime, cpu_runtime: runtimes on the
+    GPU and on the CPU.
     """
     rates = tokens_per_s(data)
     return best_over_host(rates.label(dtype=rates["format"]), ["model", "phase", "tokens"])
@@ -73,7 +73,7 @@ SERVER = ["node", "device", *(name for name in _SERVED if name != "users")]
 
 
 def metric_by_users(data: Dataset, metric: str) -> Estimates:
-    """Return a metric for each server, in ascending order of the user count.
+    """Return a metric for each server, by ascending user count.
 
     The labels for load duration, compute threads and dtype are dropped.
     """

@@ -19,7 +19,7 @@ _device_quantity = partial(summary_quantity, device="gpu", by=_DEVICE)
 
 @_variant_quantity("libraries.rate", "FLOP/s")
 def layer_rates(data: Dataset) -> Estimates:
-    """Rate of a layer: the FLOP in its products, divided by the median time.
+    """Layer rate: the FLOP in a layer's products, divided by the median time.
 
     A layer that takes a GPU less than 50 microseconds is timed in a graph, to exclude launches by the host.
     """
@@ -34,9 +34,9 @@ def gain_over_fallback(rates: Estimates, variant: str) -> Estimates:
 
 @_variant_quantity("libraries.gain", "1")
 def library_gain(data: Dataset) -> Estimates:
-    """Time of a layer without the vendor library, divided by its time with the library as PyTorch uses it.
+    """A layer's time without the vendor library, divided by its time with the library as PyTorch uses it.
 
-    Shape, batch, passes, format and device are the same. The time without the library is that of the fastest fallback,
+    Shape, batch, passes, format and device are the same. The time without the library comes from the fastest fallback,
     which the label `variant` names: PyTorch's own kernels with the library switched off, and for a product also this
     project's fastest kernel.
     """
@@ -45,7 +45,7 @@ def library_gain(data: Dataset) -> Estimates:
 
 @quantity("libraries.matrix_unit_gain", "1", _LABELS, device="gpu")
 def matrix_unit_gain(data: Dataset) -> Estimates:
-    """Best rate of a layer in float32 with matrix units allowed (TF32), divided by its best rate without matrix units.
+    """A layer's best float32 rate with matrix units allowed (TF32), divided by its best rate without matrix units.
 
     Shape and inputs are the same. Each rate is the best over all measured variants, including this project's own
     kernels.
@@ -77,7 +77,7 @@ def kernel_rates(data: Dataset) -> Estimates:
 
 @_interface_quantity("without_cuda.rate_share", "1", _KERNEL)
 def rate_share(data: Dataset) -> Estimates:
-    """Rate of a kernel through an interface other than CUDA, relative to CUDA, with the same chip, kernel and size."""
+    """A kernel's rate through an interface other than CUDA, relative to CUDA, with the same chip, kernel and size."""
     rates = kernel_rates(data)
     return rates.take(rates["backend"] != CUDA) / rates.filter(backend=CUDA).drop_labels("backend")
 

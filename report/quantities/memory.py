@@ -40,8 +40,8 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
 def footprint_rates(data: Dataset) -> Estimates:
     """Bytes per second, counted as in STREAM, at every footprint.
 
-    If the footprint fits into a cache, this is the bandwidth of the cache, or else that of the memory. Passes that take
-    a GPU less than 50 microseconds are timed in a graph, to exclude launches by the host.
+    If the footprint fits into a cache, this is the cache's bandwidth, or else the memory's. Passes that take a GPU less
+    than 50 microseconds are timed in a graph, to exclude launches by the host.
     """
     return data.device_summary("bandwidth", "bytes_per_s")
 
@@ -50,8 +50,7 @@ def footprint_rates(data: Dataset) -> Estimates:
 def bandwidth_rate(data: Dataset) -> Estimates:
     """Bytes per second, counted as in STREAM, at footprints of at least four times the last-level cache.
 
-    The minimum footprint is from the run rules of McCalpin's STREAM. `backend: best` is the fastest library and
-    footprint.
+    McCalpin's run rules for STREAM set the minimum footprint. `backend: best` is the fastest library and footprint.
     """
     rates = footprint_rates(data)
     least = [CACHE_MULTIPLE * last_level_cache(data, *place) for place in rates.rows("node", "device")]
@@ -62,7 +61,7 @@ def bandwidth_rate(data: Dataset) -> Estimates:
 
 
 def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
-    """Divide rates by the measured bandwidth: that of STREAM's fastest pass with the same number of threads.
+    """Divide rates by the bandwidth measured in STREAM's fastest pass with as many threads.
 
     rates: bytes per second at each point. moved: bytes per call at the same points, in the same order. Points that
     might fit into caches (fewer bytes than CACHE_MULTIPLE times the last-level cache) are left out.
@@ -76,7 +75,7 @@ def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Est
 
 @quantity("bandwidth.over_desktop", "1", ("op", "baseline", *BEST_LABELS), device="both")
 def gpu_over_desktop(data: Dataset) -> Estimates:
-    """Memory bandwidth of each GPU, relative to the fastest desktop computer in the data, for the same operation.
+    """Each GPU's memory bandwidth, relative to the fastest desktop computer in the data, for the same operation.
 
     baseline: desktop, a node with a desktop processor that takes only DDR5 (`machine_kinds.DESKTOP`), with all its
     threads. Both sides use the fastest library and footprint. precision: equal (the same dtype on both sides) or best
@@ -122,9 +121,9 @@ def memory_ratio(data: Dataset) -> Estimates:
 def half_rate_size(data: Dataset) -> Estimates:
     """Copy size from which the rate stays at or above half the best rate: Hockney's n_1/2.
 
-    low: the last size at which the whole interval of the rate lies below half the best. high: the first later size at
-    which it lies at or above half the best. Each bound is unknown if there is no such size. The estimate is
-    interpolated between two sizes, on logarithms. If no copy is slower than half the best, there is no case.
+    low: the last size at which the rate's whole interval lies below half the best. high: the first later size at which
+    it lies at or above half the best. Each bound is unknown if there is no such size. The estimate is interpolated
+    between two sizes, on logarithms. If no copy is slower than half the best, there is no case.
 
     Source: Hockney, The Science of Computer Benchmarking (SIAM, 1996), chapter 1.
     """
@@ -133,7 +132,7 @@ def half_rate_size(data: Dataset) -> Estimates:
         top = rates.take([rates["estimate"].argmax()])
         shares = rates / top.keep_labels(*_WAY)
         size, share, low, high = (shares.numbers(name).to_numpy() for name in ("size", "estimate", "low", "high"))
-        # Number of sizes up to and including the largest size at which the rate is below half the best.
+        # Count the sizes up to and including the largest size at which the rate is below half the best.
         below = int(np.flatnonzero(share < 0.5).max(initial=-1)) + 1
         if 0 < below < len(size):
             ends = slice(below - 1, below + 1)

@@ -13,8 +13,8 @@ from report.quantities import quantity
 from report.quantities.gemm import with_shape
 
 _LABELS = ("method", "dtype", "backend", "threads", "shape", "m", "n", "k")
-# ACROSS: methods that change the order in which entries are computed. WITHIN: methods that change the order in which
-# the terms of an entry are added. A library may change both orders, as `spread_across_cells` explains.
+# ACROSS: methods that change the order in which entries are computed. WITHIN: methods that change the order in which an
+# entry's terms are added. A library may change both orders, as `spread_across_cells` explains.
 ACROSS = ("cell_order", "permuted")
 WITHIN = ("summation", "split_k", "threads", "libraries")
 
@@ -31,9 +31,9 @@ def spread_across_cells(data: Dataset) -> Estimates:
 
     cell_order: a plain loop visits the entries in other orders, with one and with several threads; nothing else
     changes. permuted: a library computes the product with permuted rows in A and columns in B. The library may then
-    also add the terms of an entry in another order, for example at the edge of a tile. In that case, a difference shows
-    this change, and says nothing about the order of entries. The unit in the last place is that of the result's root
-    mean square.
+    also add an entry's terms in another order, for example at the edge of a tile. In that case, a difference shows this
+    change, and says nothing about the order of entries. The unit in the last place is taken at the result's root mean
+    square.
     """
     return _method_estimates(data, "spread_ulp", ACROSS)
 
@@ -43,7 +43,7 @@ def spread_within_cell(data: Dataset) -> Estimates:
     """Largest difference in any entry if its terms are added in another order, in units in the last place.
 
     The methods `summation` and `split_k` always change that order. `threads` (more threads) and `libraries` (another
-    library) may keep it. The unit in the last place is that of the result's root mean square.
+    library) may keep it. The unit in the last place is taken at the result's root mean square.
     """
     return _method_estimates(data, "spread_ulp", WITHIN)
 
@@ -52,7 +52,7 @@ def spread_within_cell(data: Dataset) -> Estimates:
 def determinism(data: Dataset) -> Estimates:
     """Number of distinct results from one product with the same operands; 1 means that the product is deterministic.
 
-    over: `calls` counts the results of repeated calls in one process, as a mean over rounds. `rounds` counts the
+    over: `calls` counts the results from repeated calls in one process, as a mean over rounds. `rounds` counts the
     results over all processes that measured the point, which are at least two.
     """
     calls = _method_estimates(data, "distinct_results", ("repeat",), least=1)

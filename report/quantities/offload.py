@@ -34,13 +34,13 @@ per_second = Estimates.inverse
 
 
 def request_bytes(op: str, m: int, n: int, k: int, dtype: str) -> int:
-    """Return the bytes that a request transfers both ways, for the operations of the experiment `offload`."""
+    """Return the bytes that a request transfers both ways, for the operations in the experiment `offload`."""
     elements = {"elementwise": 2 * m, "gemv": k + m, "gemm": m * k + k * n + m * n, "mlp": 2 * m * k}[op]
     return elements * _ITEMSIZE[dtype]
 
 
 def request_estimates(data: Dataset, metric: str = "time") -> Estimates:
-    """Return a metric of the experiment `offload`, with the label `size`: bytes that a request transfers both ways."""
+    """Return an `offload` metric with the label `size`: bytes that a request transfers both ways."""
     return _with_size(data.summary("offload", metric))
 
 
@@ -126,7 +126,7 @@ def phase_share(data: Dataset) -> Estimates:
 
 @_gpu_quantity("offload.transfer_share", "1", (*_BATCH, *WAY))
 def transfer_share(data: Dataset) -> Estimates:
-    """Time of both copies by the GPU's clock, divided by the time of the whole request, from pinned host memory.
+    """Time for both copies by the GPU's clock, divided by the time for the whole request, from pinned host memory.
 
     batch: rows in an mlp request. uses: computations per transfer.
     """
@@ -135,12 +135,12 @@ def transfer_share(data: Dataset) -> Estimates:
 
 @_gpu_quantity("offload.transfer_over_compute", "1", (*_BATCH, "host_memory"))
 def transfer_over_compute(data: Dataset) -> Estimates:
-    """Time of both copies, divided by the compute time, both by the GPU's clock and from pinned host memory."""
+    """Time for both copies, divided by the compute time, both by the GPU's clock and from pinned host memory."""
     return _with_batch(transfer_times(data) / gpu_part_times(data, "compute"))
 
 
 def _with_batch(ratios: Estimates) -> Estimates:
-    """Replace m, n and k by a label: `batch`, the number of rows, for mlp requests, and `size` for all others."""
+    """Replace m, n and k by a label: `batch`, the row count, for mlp requests, and `size` for all others."""
     mlp = ratios["op"] == "mlp"
     labels = {"size": ratios["size"].mask(mlp, None), "batch": ratios["m"].where(mlp, None)}
     return ratios.drop_labels("m", "n", "k").label(**labels)
@@ -148,7 +148,7 @@ def _with_batch(ratios: Estimates) -> Estimates:
 
 @_both_quantity("offload.speedup", "1", (*_LABELS, "baseline"), reads=("gemm",))
 def speedup(data: Dataset) -> Estimates:
-    """Time of a request on the CPU with the fastest library, divided by the time of the whole request on the GPU.
+    """Request time on the CPU with the fastest library, divided by the time for the whole request on the GPU.
 
     Work and number format are the same.
     """
@@ -159,11 +159,11 @@ def speedup(data: Dataset) -> Estimates:
     "offload.speedup_over_100_cores", "1", ("m", "n", "k", "dtype", "transfers"), experiments=["offload", "gemm"]
 )
 def speedup_over_100_cores(data: Dataset) -> Estimates:
-    """Time of a matrix product on 100 cores, divided by that on the GPU, in the same number format.
+    """Time for a matrix product on 100 cores, divided by that on the GPU, in the same number format.
 
     The rate on 100 cores is 100 times the fastest library's rate on one core, as if all cores kept their clock and
-    shared the work without loss; real cores do neither. transfers: if included, the GPU's time is that of the fastest
-    whole request; if excluded, it is the compute time alone.
+    shared the work without loss; real cores do neither. transfers: if included, the fastest whole request gives the
+    GPU's time; if excluded, the compute time alone.
     """
     core = host_rates(data).filter(op="gemm", uses=1, baseline="core").drop_labels("baseline")
     point = ["node", "device", *WORK]

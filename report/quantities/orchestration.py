@@ -17,7 +17,7 @@ _gpu_quantity = partial(quantity, device="gpu")
 
 @quantity("orchestration.wait_share", "1", (*_LOOP, "workers"))
 def wait_share(data: Dataset) -> Estimates:
-    """Median time until the next batch is on the device, divided by the time of the whole training iteration.
+    """Median time until the next batch is on the device, divided by the time for the whole training iteration.
 
     Both times end when the device has finished.
     """

@@ -17,7 +17,7 @@ _gpu_quantity = partial(quantity, device="gpu")
 
 @_gpu_quantity("parallelism.throughput", "FLOP/s", ("in_flight",))
 def throughput(data: Dataset) -> Estimates:
-    """Rate of all chains of dependent multiply-adds, with one chain per thread, by the number of threads in flight."""
+    """Rate of all chains of dependent multiply-adds, with one chain per thread, by the threads in flight."""
     chains = data.summary("parallelism", value="flop_per_s").filter(kernel="chains")
     return chains.keep_labels(*_PLACE, "in_flight")
 
@@ -26,9 +26,9 @@ def throughput(data: Dataset) -> Estimates:
 def threads_for_90_percent(data: Dataset) -> Estimates:
     """Fewest threads in flight with which the chains reach nine tenths of their best rate.
 
-    high: the first measured thread count at which the whole interval of the rate lies at or above nine tenths of the
-    best. low: the last thread count before it at which the whole interval lies below; unknown if there is none. The
-    estimate is interpolated between two thread counts, on logarithms.
+    high: the first measured thread count at which the rate's whole interval lies at or above nine tenths of the best.
+    low: the last thread count before it at which the whole interval lies below; unknown if there is none. The estimate
+    is interpolated between two thread counts, on logarithms.
     """
     rows = []
     for place, rates in throughput(data).sort_by("in_flight").groups(*_PLACE):
@@ -60,7 +60,7 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 def linearity(data: Dataset) -> Estimates:
     """Rate per thread, relative to that with the fewest threads measured: 1 if throughput is proportional to threads.
 
-    The thread counts end at half of those that would reach the best rate if each thread kept its initial rate. With
+    The thread counts end at half the threads that would reach the best rate if each thread kept its initial rate. With
     more threads, the threads on one scheduler begin to wait for each other.
     """
     parts = []
@@ -75,9 +75,9 @@ def linearity(data: Dataset) -> Estimates:
 
 @quantity("parallelism.path_time", "s", ("paths",))
 def path_time(data: Dataset) -> Estimates:
-    """Time of a group of 32 threads or elements that take several code paths, with the same work on each path.
+    """Time for a group of 32 threads or elements that take several code paths, with the same work on each path.
 
-    The time is that of the fastest method. On a CPU, the methods are vectors, and one element at a time.
+    The fastest method sets the time. On a CPU, the methods are vectors, and one element at a time.
     """
     times = data.summary("parallelism").filter(kernel="paths")
     groups = times.numbers("estimate").groupby([times[name] for name in (*_PLACE, "paths")])
@@ -87,7 +87,7 @@ def path_time(data: Dataset) -> Estimates:
 
 @quantity("parallelism.divergence_cost", "1", ("paths",))
 def divergence_cost(data: Dataset) -> Estimates:
-    """Time of a group of 32 threads or elements that take several code paths, relative to one path.
+    """Time for a group of 32 threads or elements that take several code paths, relative to one path.
 
     The work is the same on each path.
     """

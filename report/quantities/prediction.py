@@ -1,12 +1,12 @@
-"""Errors of kernel and step times that are predicted from a few numbers per device.
+"""Errors in kernel and step times predicted from a few numbers per device.
 
 The simplest model has two numbers: the peak arithmetic P in each format, and the bandwidth B. It predicts that a kernel
 with F FLOP and M bytes takes max(F / P, M / B), and that a step takes the sum over its operators. A third number t is
-the cost per launch; a fourth, C, is the bandwidth of the last-level cache, for data that fit into it.
+the cost per launch; a fourth, C, is the last-level cache's bandwidth, for data that fit into it.
 
 A hash assigns each kernel to one of two halves: the numbers are fitted to one half and judged on the other. The kernels
-are all that this study measured, not a random sample of all possible kernels. So the median error describes this list,
-and its interval covers measurement error only. Ceilings (peak and bandwidth) and fits are computed per round, and
+are all that this study measured, not a random sample from all possible kernels. So the median error describes this
+list, and its interval covers measurement error only. Ceilings (peak and bandwidth) and fits are computed per round, and
 intervals are over rounds.
 """
 
@@ -32,9 +32,9 @@ from report.quantities.kernels import PLACE, Floats, Kernels, kernel_rounds, sou
 
 # Each model uses this many of NUMBERS, and ceilings (peak and bandwidth) that are measured or fitted.
 MODELS = ((2, "measured"), (2, "fitted"), (3, "fitted"), (4, "fitted"))
-# Minimum number of places (node, device and thread count) for which parallel processes fit the models.
+# Fewest places (node, device and thread count) for which parallel processes fit the models.
 MANY = 100
-# Starting values for the seconds per launch. The bandwidth of the cache starts at three times that of the memory.
+# Starting values for the seconds per launch. The cache bandwidth starts at three times the memory bandwidth.
 _LAUNCHES = (1e-6, 3e-5)
 _LABELS = ("threads", "numbers", "ceilings")
 _EXPERIMENTS = ["roofline", "gemm", "bandwidth"]
@@ -52,8 +52,8 @@ def fit_model(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[di
     """Fit a model with the first `numbers` of NUMBERS to each round. With ceilings as measured, nothing is fitted.
 
     The fit uses least squares on logarithms with Cauchy's loss, in which errors beyond TOLERATED count less. Such
-    errors matter little, because the median error judges the model. Of several starts, the one with the smallest median
-    error is kept.
+    errors matter little, because the median error judges the model. From several starts, the result with the smallest
+    median error is kept.
     """
     if ceilings == "measured":
         return [{"peak": 1.0, "bandwidth": 1.0} for _ in rounds]
@@ -68,8 +68,8 @@ def fit_numbers(
     """Fit the numbers named in `free` to the kernels in each round, under Cauchy's loss.
 
     rounds: the same kernels in each round. starts: dictionaries with a starting value for every number in `free`.
-    First, the medians over rounds are fitted, once from each start. The result with the smallest median error is then
-    the start of the fit to each round. `peak` and `bandwidth` are 1 unless they are in `free`.
+    First, the medians over rounds are fitted, once from each start. The result with the smallest median error then
+    starts the fit to each round. `peak` and `bandwidth` are 1 unless they are in `free`.
     """
     middle = replace(
         rounds[0],
@@ -87,7 +87,7 @@ def fit_numbers(
 
 
 def _minimise(kernels: Kernels, indices: list[int], x: Floats, sharpness: float, stop: float) -> Floats:
-    """Minimise the loss over the logarithms of the numbers at `indices` in NUMBERS, with x as the start."""
+    """Minimise the loss over the logarithms of NUMBERS at `indices`, starting at x."""
 
     # Keep the last result, because the optimiser asks for derivatives right after the errors at the same numbers.
     @lru_cache(maxsize=1)
@@ -114,15 +114,15 @@ def _all_logarithms(x: Sequence[float] | Floats, indices: list[int]) -> Floats:
 def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, Floats]:
     """Return log(predicted / measured) per kernel, and its derivatives by x, the logarithms of NUMBERS.
 
-    sharpness: exponent of the power mean that smooths the maximum of arithmetic and memory time.
+    sharpness: exponent for the power mean that smooths the maximum of arithmetic and memory time.
     """
     peak, bandwidth, _, cache = np.exp(-x)
     slower = 1 + kernels.cached * (cache - 1)
     arithmetic = kernels.flop * (peak / kernels.peak)[:, None]
     memory = kernels.bytes * (slower * bandwidth / kernels.bandwidth)[:, None]
     larger = np.maximum(arithmetic, memory)
-    # `ratio` is the smaller time over the larger, to the power `sharpness`. `lead` is the weight of the larger time in
-    # the derivative.
+    # `ratio` is the smaller time over the larger, to the power `sharpness`. `lead` weights the larger time in the
+    # derivative.
     ratio = np.divide(np.minimum(arithmetic, memory), larger, out=np.zeros_like(larger), where=larger > 0) ** sharpness
     spent_by, lead = larger * (1 + ratio) ** (1 / sharpness), 1 / (1 + ratio)
     of_memory = np.where(memory > arithmetic, lead, 1 - lead)
@@ -190,9 +190,9 @@ def _fit_models(per_round: Sequence[Kernels]) -> list[list[dict[str, float]]]:
 def prediction_error(data: Dataset) -> Estimates:
     """Median |predicted / measured - 1| over kernels, if their times are predicted from two, three or four numbers.
 
-    Numbers are fitted to half of the kernels, and the error is over the other half. ceilings: measured (peak and
-    bandwidth as the study's own kernels reach them) or fitted (the shares of both that best predict the kernels to
-    fit). There is one value per round, and the interval is Student's t.
+    Numbers are fitted to half the kernels, and the error is over the other half. ceilings: measured (peak and bandwidth
+    as the study's own kernels reach them) or fitted (the shares of both that best predict the kernels to fit). There is
+    one value per round, and the interval is Student's t.
     """
     predictions = predict_places(data)
     rows = [
@@ -227,9 +227,9 @@ def format_fits(fits: Sequence[Mapping[str, float]]) -> str:
     reads=("offload", "peak"),
 )
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
-    """Median error of times predicted from bandwidth alone, relative to those predicted from peak arithmetic alone.
+    """Median error in times predicted from bandwidth alone, relative to predictions from peak arithmetic alone.
 
-    Each prediction uses a single number, the median ratio of measured to predicted time over half of the kernels; the
+    Each prediction uses a single number, the median ratio of measured to predicted time over half the kernels; the
     error is over the other half. Only kernels with arithmetic are included. Memory passes are left out, because they
     define the bandwidth.
     """
@@ -246,7 +246,7 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
             labels = dict(zip(PLACE, place, strict=True))
             rows.append({**labels, **counts, "source_rows": source_rows(data, *place)})
             values.append(ratios)
-    # Each machine is a group of its own, because the variation on one machine says nothing about another machine.
+    # Each machine is its own group, because the variation on one machine says nothing about another machine.
     return Estimates.from_points(rows, statistics.estimate_on_log_scale(values, np.arange(len(values))), log=True)
 
 

@@ -1,7 +1,7 @@
 """Cost of work on hired machines, and card performance per dollar, from one file with dated prices.
 
-All prices are inputs in data/reference/prices.yaml, which readers may replace. The `detail` of each case gives
-machines, place and date.
+All prices are inputs in data/reference/prices.yaml, which readers may replace. Each case's `detail` gives machines,
+place and date.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 
     Both serve the same load. Loads: 1, 5 and 10 requests per second (LOADS), and all loads offered in measurements.
     CPU: the server with the fewest cores that answers 99 in 100 requests within LIMIT_S (0.1 s) at that load or a
-    higher load, priced per core. Of several servers with that many cores, the server measured at the lowest such load
-    is priced, and of several such servers the fastest, in any runtime and format. cpu_runtime: the server's backend. If
+    higher load, priced per core. Among servers with that many cores, the server measured at the lowest such load is
+    priced, and among several such servers the fastest, in any runtime and format. cpu_runtime: the server's backend. If
     the percentile's interval reaches the limit on every server, the price has no interval. If no CPU server answers in
     time, there is no price.
     GPU: one machine, which is assumed to be fast enough for every load, so it need not be measured.
@@ -135,7 +135,7 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
         priced = core_price(data, cpu)
         if priced is None:
             continue
-        # A core count of zero stands for all usable cores.
+        # A zero core count stands for all usable cores.
         core_counts = np.where(cores[group] == 0, cpu["usable_cores"], cores[group])
         order = np.lexsort((estimate[group], rates[group], core_counts))
         core_counts, group = core_counts[order], group[order]
@@ -156,10 +156,10 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 
 
 def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
-    """Yield each load, the index of the first server within the limit at that load or more, and True if this is sure.
+    """Yield each load, the first server (its index) within the limit at that load or more, and True if this is sure.
 
-    This is sure if the upper bound of the latency is below the limit. A load is skipped if no server is within the
-    limit. rates, high, estimate: offered load, upper bound and estimate of the latency; each has shape (servers,).
+    This is sure if the latency's upper bound is below the limit. A load is skipped if no server is within the limit.
+    rates, high, estimate: offered load, and the latency's upper bound and estimate; each has shape (servers,).
     """
     for load in sorted({*LOADS, *rates.tolist()}):
         surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in (high, estimate))
@@ -170,9 +170,9 @@ def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator
 
 @cached_per_dataset
 def _cheapest_gpu_machine(data: Dataset) -> tuple[Input, str]:
-    """Return the price and the name of the cheapest machine with one GPU. Raises MissingSourceError.
+    """Return the price and name of the cheapest machine with one GPU. Raises MissingSourceError.
 
-    The prices of the other machines are alternatives, which give the price its range.
+    The other machines' prices are alternatives, which give the price its range.
     """
     first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))
     return hourly_price(data, first, tuple(others)), first.removeprefix("aws-")
@@ -194,11 +194,11 @@ SAVING = Formula(
     "price.speedup_over_price_ratio", "1", _STEP, experiments=["training"], device="both", formulas=(SAVING,)
 )
 def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
-    """Training speed-up, divided by the ratio of hourly prices: above 1 a run is cheaper on the GPU.
+    """Training speed-up, divided by the hourly price ratio: above 1 a run is cheaper on the GPU.
 
-    The price of the GPU is its share of a machine with the same GPU name. The price of the CPU is that of as many cores
-    as the host has, at the price per core of a machine from the same vendor. The only baseline is `node`, because
-    nobody hires one core.
+    The GPU's price is its share of a machine with the same GPU name. The CPU's price covers as many cores as the host
+    has, at the price per core of a machine from the same vendor. The only baseline is `node`, because nobody hires one
+    core.
     """
     speedups = speedup(data).filter(baseline="node")
     places = set(speedups.rows("node", "device"))
@@ -232,9 +232,9 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
 
 
 def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
-    """Return the prices of machines with this GPU and with this vendor's CPU, and a text that names both machines.
+    """Return prices for machines with this GPU and with this vendor's CPU, and a text that names both machines.
 
-    Return None if one of them has no price.
+    Return None if either has no price.
     """
     machine = gpu_machine(gpu)
     priced = core_price(data, cpu) if machine else None

@@ -25,8 +25,8 @@ from report.quantities.published import (
     with_speeds,
 )
 
-# MANY_CORES: minimum number of cores in a "many-core" CPU. MANY_KERNELS: minimum number of products, and of memory
-# passes, to fit. TOLERATED: scale for Cauchy's loss, in log(predicted / measured).
+# MANY_CORES: fewest cores in a "many-core" CPU. MANY_KERNELS: fewest products, and also fewest memory passes, to fit.
+# TOLERATED: scale for Cauchy's loss, in log(predicted / measured).
 MANY_CORES, MANY_KERNELS, TOLERATED = 48, 8, 0.1
 _STARTS = (1.0, 2.0, 5.0)
 # Highest GPU clocks in Hz, from NVIDIA's data sheets and white papers.
@@ -79,7 +79,7 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 
 @published_quantity("published.linearity", "1", ("source", "family", "machine", "model", "records"))
 def linearity(data: Dataset) -> Estimates:
-    """Growth in throughput, divided by the growth in the number of threads: 1 if throughput is proportional to threads.
+    """Growth in throughput, divided by the growth in the thread count: 1 if throughput is proportional to threads.
 
     Both grow from the fewest threads tried to half as many as reach nine tenths of the peak, with which the chip is
     certainly not full.
@@ -124,8 +124,8 @@ def _thread_series(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
 def memory_bound_share(data: Dataset) -> Estimates:
     """Bounds on the share of GPU time limited by memory, by phase.
 
-    decode: at least the share of time needed to read the weights once per token at the rated bandwidth, or at least the
-    share of bandwidth that the source reports. prefill: at most the share of time that is left after two operations per
+    decode: at least the share of time needed to read the weights once per token at the rated bandwidth, or the
+    bandwidth share that the source reports. prefill: at most the time share that is left after two operations per
     parameter and token, at the rate of the fastest 16-bit product in any record for that GPU kind. training: at most 1
     minus the reported share of the peak. Rated figures are from data/reference/gpus.yaml.
     """
@@ -175,7 +175,7 @@ def _memory_time_bounds(
     "published.memory_over_copy", "1", ("source", "family", "machine", "direction", "host_memory", "records")
 )
 def memory_over_copy(data: Dataset) -> Estimates:
-    """Rate of the best memory pass on a GPU, relative to the best copy between the GPU and its host.
+    """Best memory pass rate on a GPU, relative to the best copy rate between the GPU and its host.
 
     Both are from the same card and source.
     """
@@ -310,7 +310,7 @@ def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple
 
 @published_quantity("published.bandwidth_error_over_compute_error", "1", ("source", "family", "machine", "records"))
 def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
-    """Median error of times predicted from bandwidth alone, relative to those predicted from arithmetic alone.
+    """Median error in times predicted from bandwidth alone, relative to predictions from arithmetic alone.
 
     Only kernels with arithmetic are included.
     """
@@ -325,8 +325,8 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
 def gpu_busy_share(data: Dataset) -> Estimates:
     """Upper bound on the share of time that a GPU is busy: request time times requests per second.
 
-    It is an upper bound, because all request time counts as GPU time. The latency is that of one request at a time, on
-    one GPU. requests_per_s: 1, 5 or 10.
+    It is an upper bound, because all request time counts as GPU time. The latency is for one request at a time, on one
+    GPU. requests_per_s: 1, 5 or 10.
     """
     records = data.published.records
     alone = (records["device"] == "gpu") & (records["measure"] == "latency") & (records["gpus"].fillna(1) == 1)

@@ -23,11 +23,11 @@ _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda
 
 @published_quantity("published.speedup_over_price_ratio", "1", SPEEDUP_LABELS)
 def speedup_over_price_ratio(data: Dataset) -> Estimates:
-    """Speed-up over a two-processor server, divided by the ratio of hourly prices: above 1 the GPU is cheaper.
+    """Speed-up over a two-processor server, divided by the hourly price ratio: above 1 the GPU is cheaper.
 
-    The price of the GPU is its share of AWS's machine with eight such GPUs. The price of the CPU is that of AWS's
-    largest machine of that generation (96 cores), as a stand-in for the server's 112 cores. Prices are from
-    data/reference/prices.yaml. Raises MissingSourceError.
+    The GPU's price is its share of AWS's machine with eight such GPUs. The CPU's price is that of AWS's largest machine
+    in that generation (96 cores), as a stand-in for the server's 112 cores. Prices are from data/reference/prices.yaml.
+    Raises MissingSourceError.
     """
     speedups = speedup(data).filter(baseline="server", task=["train-to-target"])
     parts = []

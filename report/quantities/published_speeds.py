@@ -42,7 +42,7 @@ _AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}
 
 
 def speedup_rows(data: Dataset, measures: tuple[str, ...] = _SPEEDS) -> Iterator[dict[str, Any]]:
-    """Yield the speed of one GPU relative to one machine without GPUs, by source, work, GPU kind and baseline.
+    """Yield one GPU's speed relative to one machine without GPUs, by source, work, GPU kind and baseline.
 
     If several entries have the same GPU kind and format, those with the fewest GPUs and the fastest library give the
     median and the range. The CPU is, for each baseline, the fastest entry in any format among those with the fewest
@@ -123,17 +123,17 @@ def _is_server(records: pd.DataFrame) -> pd.Series:
 def speedup(data: Dataset) -> Estimates:
     """Speed of one GPU, relative to one machine without a GPU, on the same work in one source.
 
-    baseline: server, or one processor. Results of several GPUs or machines are divided by their number, as if each
+    baseline: server, or one processor. Results for several GPUs or machines are divided by their number, as if each
     worked as well alone, and `detail` reports this; with more machines, more time is lost between them. precision:
-    formats on both sides; '' if a format is not reported. Scores follow the training and inference policies of
-    MLCommons (the mean of the runs without the fastest and the slowest).
+    formats on both sides; '' if a format is not reported. Scores follow MLCommons' training and inference policies (the
+    mean over the runs without the fastest and the slowest).
     """
     return exact_estimates(list(speedup_rows(data)))
 
 
 @published_quantity("published.energy_ratio", "1", SPEEDUP_LABELS)
 def energy_ratio(data: Dataset) -> Estimates:
-    """Joules of the CPU, divided by joules of the GPU, for the same work in one source, as the source metered them.
+    """Joules on the CPU, divided by joules on the GPU, for the same work in one source, as the source metered them.
 
     The source's note describes what each meter covers.
     """
@@ -144,7 +144,7 @@ def energy_ratio(data: Dataset) -> Estimates:
 def growth_with_batch(data: Dataset) -> Estimates:
     """Exponent p with which a speed-up grows with the batch: speed-up ~ batch^p.
 
-    It follows from the smallest and the largest batch of the same work, which must be 8 times apart or more. Both
+    It follows from the smallest and the largest batch for the same work, which must be 8 times apart or more. Both
     batches use the same hardware and format on both sides.
     """
     rows = []

@@ -24,12 +24,12 @@ def with_library(rates: Estimates) -> Estimates:
     return rates.label(library=[f"{name}, {format_count(int(n), 'thread')}" if n else str(name) for name, n in pairs])
 
 
-# Type of functions that divide estimates; Any stands for Estimates or a subclass.
+# Function that divides estimates; Any stands for Estimates or a subclass.
 Divide = Callable[[Estimates, Estimates], Any]
 
 
 def ratio_with_detail(above: Estimates, below: Estimates, divide: Divide = Estimates.__truediv__) -> Any:
-    """Divide `above` by `below`, and set `detail` to 'A over B', where A and B are the details of the two."""
+    """Divide `above` by `below`, and set `detail` to 'A over B', where A and B are the two details."""
     ratio = divide(above, below.label(rival=below["detail"]))
     detail = [f"{mine} over {rival}".strip() if rival else mine for mine, rival in ratio.rows("detail", "rival")]
     return ratio.drop_labels("rival").label(detail=detail)

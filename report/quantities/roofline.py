@@ -26,7 +26,7 @@ def peak_arithmetic(data: Dataset) -> Estimates:
     """Return peak arithmetic in FLOP/s by node, device, dtype and threads.
 
     The peak is the faster of two rates: that of the study's own multiply-add kernel (CPUs only), and that of the
-    fastest matrix product with any library and shape. The product is needed because no kernel of ours uses matrix
+    fastest matrix product with any library and shape. The product is needed because our own kernels use no matrix
     units. `detail` names the faster.
     """
     products = gemm.product_rate(data).filter(backend="best").keep_labels(*_PLACE)
@@ -68,8 +68,7 @@ def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...],
     """Return, per step, the cumulative share of `measure` (time, bytes, flop) by operator intensity.
 
     Each key holds the step's labels as (name, value) pairs. Each value is a dictionary of arrays with shape (limits,):
-    `limit`, the ascending limits of intensity in FLOP/B, and the columns of a case, which describe the share below each
-    limit.
+    `limit`, the ascending intensity limits in FLOP/B, and a case's columns, which describe the share below each limit.
     """
     metrics = sorted(data.table.loc[data.table["experiment"] == "roofline", "metric"].unique())
     parts = [
@@ -116,10 +115,10 @@ def memory_bound_share(data: Dataset) -> Estimates:
 def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) -> dict[str, float]:
     """Return a distribution's share below the balance.
 
-    low and high include the interval of the balance.
+    low and high include the balance's interval.
     """
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
-    # A share of exactly 0 or 1 means that no operators or all operators are below the limit, so it needs no interval.
+    # If a share is exactly 0 or 1, no operators or all operators are below the limit, so it needs no interval.
     counted = ((shares == 0) | (shares == 1)) & (np.asarray(part["n_rounds"], int) > 1)
     lows, highs = (np.where(counted, shares, np.asarray(part[end], float)) for end in ("low", "high"))
     low = high = np.nan

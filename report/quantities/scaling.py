@@ -11,14 +11,14 @@ from report.quantities import gemm, memory, quantity, training
 
 # Share of the highest rate from which a batch counts as large enough.
 SATURATED = 0.9
-# Outcomes of a point that show that its batch was too large for the memory.
+# Outcomes that show that a point's batch was too large for the memory.
 _TOO_LARGE = ("oom", "skipped: memory")
 _SERIES = ["node", "device", "model", "dtype", "backend"]
 _cpu_quantity, _gpu_quantity = partial(quantity, device="cpu"), partial(quantity, device="gpu")
 
 
 def scaling_efficiency(rates: Estimates) -> Estimates:
-    """Divide each rate with several threads by the number of threads and by the rate with one thread.
+    """Divide each rate with several threads by the thread count and by the rate with one thread.
 
     A node that was measured with one thread only has no case.
     """
@@ -29,7 +29,7 @@ def scaling_efficiency(rates: Estimates) -> Estimates:
 
 @_cpu_quantity("gemm.scaling_efficiency", "1", ("dtype", "threads", "backend", "shape", "m", "n", "k"))
 def gemm_efficiency(data: Dataset) -> Estimates:
-    """Rate of a product with many threads, divided by (threads x rate with one thread), for the same dtype and library.
+    """Product rate with many threads, divided by (threads x rate with one thread), for the same dtype and library.
 
     For `best`, each side uses its own best shape and library.
     """

@@ -27,7 +27,7 @@ def step_times(data: Dataset) -> Estimates:
 
 
 def device_step_times(data: Dataset) -> Estimates:
-    """Return seconds per step for a fully used device: the time of a step, divided by the chains in flight."""
+    """Return seconds per step for a fully used device: a step's time, divided by the chains in flight."""
     times, chains = step_times(data).filter(chains="full"), data.summary("sequential", "chains_in_flight")
     point = ["node", "device", "threads", "chains", *_TASK]
     in_flight = dict(zip(chains.rows(*point), chains["estimate"], strict=True))
@@ -65,7 +65,7 @@ def gpu_over_cpu_full_chip(data: Dataset) -> Estimates:
 
 @quantity("sequential.prediction_gain", "1", ("chains", "threads", "footprint"))
 def prediction_gain(data: Dataset) -> Estimates:
-    """Time per step of a loop with branches on random data, relative to predictable data: same code, same device.
+    """Time per step in a loop with branches on random data, relative to predictable data: same code, same device.
 
     With both kinds of data, the loop takes either branch equally often. On a full GPU, random data also make threads
     diverge, so only the cases with one chain show prediction alone.
@@ -117,9 +117,8 @@ def load_cycles(data: Dataset) -> Estimates:
 def cache_gain(data: Dataset) -> Estimates:
     """Memory latency at the largest footprint, relative to the latency at a footprint near the core.
 
-    The largest footprint must have at least four times the size of the last-level cache. The near footprint is the
-    largest measured footprint up to 256 KiB (NEAR_BYTES) and, if the system reports the level 2 cache, up to a core's
-    share of it.
+    The largest footprint must be at least four times the last-level cache. The near footprint is the largest measured
+    footprint up to 256 KiB (NEAR_BYTES) and, if the system reports the level 2 cache, up to a core's share of it.
     """
     times = _chase_times(data).sort_by("node", "device", "footprint")
     sizes, places = times.numbers("footprint"), times.rows("node", "device")

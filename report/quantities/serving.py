@@ -66,7 +66,7 @@ def failed_share(data: Dataset) -> Estimates:
 
 @quantity("serving.cpu_seconds_per_request", "s", _LABELS)
 def cpu_seconds_per_request(data: Dataset) -> Estimates:
-    """CPU time of the server process per correct answer, including the CPU time that it uses while idle."""
+    """CPU time that the server process uses per correct answer, including its CPU time while idle."""
     return metric_by_load(data, "cpu_per_request")
 
 
@@ -74,6 +74,6 @@ def cpu_seconds_per_request(data: Dataset) -> Estimates:
 def gpu_busy_share(data: Dataset) -> Estimates:
     """Share of time that a GPU spends on requests, each from its first to its last operation, by the GPU's own clock.
 
-    Copies both ways and gaps between operations count as busy, so the GPU is idle for longer than the rest of the time.
+    Copies both ways and gaps between operations count as busy, so the GPU is idle for longer than the remaining time.
     """
     return metric_by_load(data, "gpu_busy_share")

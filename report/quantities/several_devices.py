@@ -44,9 +44,9 @@ _memory_quantity = partial(quantity, tier="derived", checked="training.memory_mo
 
 @quantity("several_devices.efficiency", "1", _LABELS)
 def weak_scaling_efficiency(data: Dataset) -> Estimates:
-    """Samples per second over all ranks, divided by the number of ranks and by the rate of a single rank.
+    """Samples per second over all ranks, divided by the rank count and by a single rank's rate.
 
-    Each rank has a batch of its own (weak scaling, Gustafson 1988). Ranks on a CPU share its memory and caches.
+    Each rank has its own batch (weak scaling, Gustafson 1988). Ranks on a CPU share its memory and caches.
     """
     rates = data.summary("several-devices", "samples_per_s")
     shares = rates.take(rates["ranks"] > 1) / rates.filter(ranks=1).drop_labels("ranks")
@@ -57,14 +57,14 @@ def weak_scaling_efficiency(data: Dataset) -> Estimates:
 def communication_share(data: Dataset) -> Estimates:
     """Share of the step time for communication: 1 - step time without gradient averaging / step time with it.
 
-    Both times are those of the slowest rank.
+    Both times are the slowest rank's.
     """
     return data.summary("several-devices", "communication_share").drop_labels("backend")
 
 
 @quantity("training.memory_model_error", "1", _STEP, experiments=["training", "models"])
 def memory_model_error(data: Dataset) -> Estimates:
-    """Error of the memory model: (16 bytes x parameters + activation bytes per sample x batch) / measured peak - 1.
+    """Memory model error: (16 bytes x parameters + activation bytes per sample x batch) / measured peak - 1.
 
     The error is negative if the model misses some memory. Activations are counted in float32, so the model
     overestimates under autocast to bfloat16.
@@ -115,7 +115,7 @@ def state_bytes() -> Input:
 
 
 def gpu_memories(data: Dataset) -> dict[str, Input]:
-    """Return the memory of each GPU type as makers state it, and the memory that GPUs on measured nodes report."""
+    """Return each GPU type's memory as makers state it, and the memory that GPUs on measured nodes report."""
     stated = {
         str(entry["subject"]): documented_input(data, name)
         for name, entry in data.reference.items()
@@ -173,11 +173,11 @@ NEEDED = Formula(
     "several_devices.gpus_needed", "1", ("model", "size", "accelerator"), formulas=(NEEDED,), reads=("models",)
 )
 def gpus_needed(data: Dataset) -> DerivedEstimates:
-    """Fewest GPUs that hold the training of a model with Adam: memory needed / one GPU's memory, rounded up.
+    """Fewest GPUs that hold a model in training with Adam: memory needed / one GPU's memory, rounded up.
 
     The memory needed is 16 bytes per parameter (weights, gradients, moments; Rajbhandari et al. 2020, ZeRO, section
     3.1), and for the study's own models also the activations that a batch keeps for the backward pass. For published
-    models, activations come on top. `training.memory_model_error` compares this model of memory to measured peaks.
+    models, activations come on top. `training.memory_model_error` compares this memory model to measured peaks.
     """
     works, memories = [], gpu_memories(data)
     for name, size, inputs, what in training_jobs(data):
@@ -194,7 +194,7 @@ def gpus_needed(data: Dataset) -> DerivedEstimates:
 SIZES = (8e9, 12e9, 16e9, 24e9, 80e9)
 # Smallest peak, in bytes, to compare with the memory model: below it, library overhead is as large as the model.
 LEAST_PEAK = 2e8
-# Assumed range of the ratio of measured to modelled memory, if no peak of at least LEAST_PEAK was measured.
+# Assumed range for measured / modelled memory, if no measured peak reaches LEAST_PEAK.
 _UNCHECKED = (0.5, 2.0)
 
 _STATE = {"s": ("bytes for each parameter: weight, gradient, moments", "B"), "N": ("parameters", "1")}
@@ -206,7 +206,7 @@ _COUNT = Formula("n = b", "1", {"b": ("models that take no more", "1")})
 
 
 def model_ratio(data: Dataset) -> Input:
-    """Return the ratio of measured peaks to the memory model: median and range over peaks of at least LEAST_PEAK."""
+    """Divide measured peaks of at least LEAST_PEAK by the memory model; return the median and range."""
     peaks = peak_memory(data)
     errors = memory_model_errors(data, peaks.take(peaks.numbers("estimate") >= LEAST_PEAK))
     if not len(errors):
@@ -258,7 +258,7 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
 
 
 def _fitting_counts(whole: DerivedEstimates, size: float) -> DerivedEstimates:
-    """Count the reference models of each kind whose estimates fit into a memory size."""
+    """Count the reference models per kind whose estimates fit into a memory size."""
     counts = []
     for kind in whole["kind"].unique():
         models = whole.filter(kind=kind)

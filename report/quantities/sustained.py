@@ -20,16 +20,16 @@ TENTHS = 10
 END = 0.9
 # A load with a rate below this share of the fastest product's rate leaves most arithmetic units idle.
 LOW_SHARE = 0.2
-# Half of the driver's resolution: it reports utilisation in whole per cent.
+# Half the driver's resolution: it reports utilisation in whole per cent.
 HALF_A_PER_CENT = 0.005
 _RUN = [*POINT, "round"]
 _LABELS = ("load", "extent", "dtype", "backend", "threads")
 
 
 def runs(data: Dataset) -> pd.DataFrame:
-    """Return the samples of all runs, one per row in time order; the column `round` tells runs of the same point apart.
+    """Return all runs' samples, one per row in time order; the column `round` tells runs at the same point apart.
 
-    Column `run_s`: seconds from the start of the run to the end of the sample.
+    Column `run_s`: seconds from the run's start to the sample's end.
     """
     samples = data.samples("sustained")
     timed = samples[(samples["metric"] == "time") & (samples["status"] == "ok")]
@@ -41,7 +41,7 @@ def runs(data: Dataset) -> pd.DataFrame:
 def rate_drift(run: pd.DataFrame) -> dict[str, float]:
     """Compute the share of its rate that a run lost from its first to its last tenth: estimate, low, high, se and df.
 
-    The error is the root of the mean square difference between neighbouring tenths, which is robust to slow trends (von
+    The error is the root mean square difference between neighbouring tenths, which is robust to slow trends (von
     Neumann 1941, Ann. Math. Stat. 12(4):367). It leaves out the first tenth, because the device may warm up in it. df
     follows from the relative variance of that mean square, (3n - 4) / (n - 1)^2 for n tenths.
     """
@@ -55,7 +55,7 @@ def rate_drift(run: pd.DataFrame) -> dict[str, float]:
 
 @quantity("sustained.throughput_drift", "1", (*_LABELS, "round"))
 def throughput_drift(data: Dataset) -> Estimates:
-    """Share of the rate lost from the first to the last tenth of a run; negative for a gain.
+    """Share of the rate lost from a run's first to its last tenth; negative for a gain.
 
     Each run of at least 120 s (MINUTES_S) is a case. Both tenths are from one process, so variation between processes
     cancels. The interval covers only the scatter within the run: in another room or on another day, the result may

@@ -33,7 +33,7 @@ def table_rate(data: Dataset) -> Estimates:
 
 @quantity("tabular.gpu_gain", "1", ("op", "rows", "transfers", *RUNTIMES), device="both")
 def gpu_gain(data: Dataset) -> Estimates:
-    """Time of a table operation with the host's fastest library, divided by that with the GPU's fastest library.
+    """Time for a table operation with the host's fastest library, divided by that with the GPU's fastest library.
 
     Operation and rows are the same. transfers: GPU time with or without copies from and to host memory. runtime,
     cpu_runtime: libraries on the GPU and on the CPU.
@@ -80,7 +80,7 @@ def predict_s(data: Dataset) -> Estimates:
 
 @quantity("boosting.gpu_gain", "1", ("phase", *_FIT, *RUNTIMES), device="both")
 def trees_gain(data: Dataset) -> Estimates:
-    """Time of boosted trees with the host's fastest library, divided by that with the GPU's fastest library.
+    """Time for boosted trees with the host's fastest library, divided by that with the GPU's fastest library.
 
     Phase (fit or predict), rows and trees are the same. Data are in host memory on both sides, so GPU time includes
     copies. runtime, cpu_runtime: libraries on the GPU and on the CPU. All libraries use the same number format for

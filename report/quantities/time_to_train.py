@@ -41,7 +41,7 @@ def predicted_time(data: Dataset) -> Estimates:
     """Seconds predicted for a job from its parts, each timed alone beforehand.
 
     The sum is prepare + steps x (step + draw) + test forward passes x forward, where draw is the time to draw a batch.
-    The counts of steps and test passes come from the job itself, because no clock predicts them. Slow first steps and
+    The step and test pass counts come from the job itself, because no clock predicts them. Slow first steps and
     interaction between consecutive parts are left out.
     """
     table = job_rounds(data)
@@ -50,10 +50,10 @@ def predicted_time(data: Dataset) -> Estimates:
 
 @_job_quantity("time_to_train.prediction_error", "1", (*_LABELS, "method"), checked=ARITHMETIC, reads=("training",))
 def prediction_error(data: Dataset) -> Estimates:
-    """|predicted / measured - 1| for the time of whole jobs, by two methods of prediction.
+    """|predicted / measured - 1| for the time of whole jobs, by two prediction methods.
 
-    method: `parts` adds up the times of the job's parts, each measured alone; `rate` divides the job's operations by
-    the best rate of its model family on that device (see `predicted_over_measured`).
+    method: `parts` adds up the times for the job's parts, each measured alone; `rate` divides the job's operations by
+    its model family's best rate on that device (see `predicted_over_measured`).
     """
     ratios = predicted_over_measured(data)
     middle, low, high = (ratios.numbers(name) - 1 for name in ("estimate", "low", "high"))

@@ -29,7 +29,7 @@ class Run:
     name: display name.
     id: prefix for its figures in data/reference.
     flop: function that computes the total FLOP from a function that looks up figures by name.
-    scale: `small` for small sets of images or text (CIFAR-10, Shakespeare), else `large`.
+    scale: `small` for small image or text sets (CIFAR-10, Shakespeare), else `large`.
     """
 
     name: str
@@ -103,11 +103,11 @@ def _run_seconds(run: Run, rates: Estimates, data: Dataset) -> Estimates:
 def hours_to_train(data: Dataset) -> Estimates:
     """Hours for a published training run: total FLOP / the device's best training rate for its model family, corrected.
 
-    The rate is that of the study's own, small model in the same family, at its best batch size, number format and
-    library (see `best_rates`), which favours the device. Jobs that were run whole show how much longer runs take than
-    derived from their operations, and how much that varies. The time and its interval grow accordingly (see
-    `whole_runs`). Without such jobs there is no interval. Memory limits and other needs of large models are left out.
-    flop: the total, to three digits. scale: small for small sets of images or text. baseline: node, on a CPU.
+    The rate is for the study's own, small model in the same family, at its best batch size, number format and library
+    (see `best_rates`), which favours the device. Jobs that were run whole show how much longer runs take than derived
+    from their operations, and how much that varies. The time and its interval grow accordingly (see `whole_runs`).
+    Without such jobs there is no interval. Memory limits and other needs of large models are left out. flop: the total,
+    to three digits. scale: small for small image or text sets. baseline: node, on a CPU.
     """
     rates = best_rates(data)
     per_run = [

@@ -39,9 +39,9 @@ def baseline_rates(rates: Estimates) -> Estimates:
 
 
 def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
-    """Return the rates of all nodes' CPUs with all threads, as one baseline `fleet`; the label `of` names the node.
+    """Join the rates for all nodes' CPUs, with all threads, into one baseline `fleet`; the label `of` names the node.
 
-    rates: CPU rates by baseline, as `baseline_rates` returns them. The result is empty if only one kind of node was
+    rates: CPU rates by baseline, as `baseline_rates` returns them. The result is empty if only one node kind was
     measured, because `fleet` would then equal the baseline `node`.
     """
     whole = rates.filter(baseline="node")
@@ -73,7 +73,7 @@ def family_rates(data: Dataset) -> Estimates:
 
 
 def best_rates(data: Dataset) -> Estimates:
-    """Return the FLOP/s of the fastest training step by model family and device; CPUs use all threads.
+    """Return FLOP/s in the fastest training step by model family and device; CPUs use all threads.
 
     The step is the fastest over models in the family, batch sizes, number formats and libraries; `detail` names them.
     """
@@ -90,10 +90,10 @@ SPEEDUP = Formula(
 
 @_speedup_quantity("training.speedup", "1", ("model", "batch", "baseline", *BEST_LABELS), formulas=(SPEEDUP,))
 def speedup(data: Dataset) -> Estimates:
-    """Training rate of one GPU, relative to that of a CPU, for the same model and batch.
+    """Training rate on one GPU, relative to that on a CPU, for the same model and batch.
 
     baseline: `core` is one thread on the GPU's own host, and `node` the most threads measured there; `server` is the
-    host if it has at least 64 cores (`formatting.SERVER_CORES`), all in use; `fleet` is the fastest CPU of all nodes,
+    host if it has at least 64 cores (`formatting.SERVER_CORES`), all in use; `fleet` is the fastest CPU on any node,
     with all its threads, which `detail` names. precision: equal (the same dtype on both sides) or best (each side's
     fastest dtype). Each side uses its fastest library: runtime on the GPU, cpu_runtime on the CPU.
     """
@@ -109,7 +109,7 @@ def speedup(data: Dataset) -> Estimates:
 
 @quantity("training.capture_gain", "1", ("model", "batch", "dtype", "threads"), device="gpu")
 def capture_gain(data: Dataset) -> Estimates:
-    """Median time of a GPU training step in default PyTorch, divided by that with the step captured in one graph."""
+    """Median time for a GPU training step in default PyTorch, divided by that with the step captured in one graph."""
     return data.summary("training").filter(device="gpu").ratio("backend", "torch", "graph")
 
 
@@ -128,7 +128,7 @@ def mfu(data: Dataset) -> Estimates:
     """Model FLOP utilisation: the step's analytic FLOP divided by its time, relative to the measured peak.
 
     On a CPU, the peak is the FMA rate for the same dtype and threads. On a GPU, it is the best matrix product in that
-    dtype, because no kernel of ours uses matrix units.
+    dtype, because our own kernels use no matrix units.
 
     Source: Chowdhery et al. 2022 (PaLM), appendix B.
     """
@@ -153,7 +153,7 @@ _summary(
 
 
 # Rungs from bottom to top. Each has the labels that its points must have; a label that is not named may have any value.
-# A rung shows the fastest of its points. The last field is True for rungs that use all cores.
+# A rung shows its fastest point. The last field is True for rungs that use all cores.
 RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
     ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
     ("one core, at its best", {"device": "cpu", "threads": 1}, False),
@@ -170,9 +170,8 @@ BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
 def training_ladder(data: Dataset) -> Estimates:
     """Samples per second on each rung of the training ladder, for every model and batch, without plain loops.
 
-    place: number of the rung, from the bottom. `detail` names library and format: the fastest that were measured,
-    unless the rung sets them. A rung with all cores uses the most threads measured on that node, which must be more
-    than one.
+    place: the rung's number, from the bottom. `detail` names library and format: the fastest that were measured, unless
+    the rung sets them. A rung with all cores uses the most threads measured on that node, which must be more than one.
     """
     rates = samples_per_second(data)
     rates = rates.take(~rates["backend"].isin(LOOPS))
@@ -204,9 +203,9 @@ def joules(data: Dataset, experiment: str) -> Estimates:
 def training_ratio(data: Dataset) -> Estimates:
     """Joules per training step on the CPU, divided by those on a GPU, each with its most efficient library and threads.
 
-    The power of the host while its GPU works is left out, because this compares the two devices only. precision: equal
-    (the same dtype on both sides) or best (each side's most efficient dtype). runtime, cpu_runtime: libraries on the
-    GPU and on the CPU. `detail` gives the energy method on both sides.
+    The host's power while its GPU works is left out, because this compares the two devices only. precision: equal (the
+    same dtype on both sides) or best (each side's most efficient dtype). runtime, cpu_runtime: libraries on the GPU and
+    on the CPU. `detail` gives the energy method on both sides.
     """
     energies = joules(data, "training")
     return best_over_host(energies.inverse().label(method=energies["detail"]), ["model", "batch"], ["method"])

@@ -5,9 +5,9 @@ are smaller than those at the best rate, they draw batches and test, and one lib
 correction is a line fitted to the jobs on logarithmic scales: the ratio of job time to derived time, against
 operations. It has a slope because a run that computes more spends a smaller share of its time on anything else. A run
 with more operations than the largest job gets the ratio at that job's place on the line, to avoid extrapolation. The
-interval is the prediction interval of linear regression (Student's t) for one further run, so scatter between jobs
-widens it. Jobs on all nodes count, but each job only once, with the mean logarithm over nodes. Devices of one kind
-share one line.
+interval is the prediction interval from linear regression (Student's t) for one further run, so scatter between jobs
+widens it. Jobs on all nodes count, but each job only once, with the mean logarithm over nodes. Each device kind has its
+own line.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from report.quantities.training import best_rates
 from report.statistics import Floats
 
 EXPERIMENT = "time-to-train"
-# Name of the quantity that checks derived times.
+# Quantity that checks derived times.
 CHECK = "time_to_train.held_out"
 # Fewest jobs to fit a line.
 LEAST_JOBS = 5
-# Model family of each job, whose best rate predicts the job's time. A job that is not listed belongs to no family of
-# the published runs.
+# Model family for each job; the family's best rate predicts the job's time. A job that is not listed belongs to no
+# family in the published runs.
 FAMILY_OF = {
     "digits-cnn": "convolutional",
     "mnist-resnet": "convolutional",
@@ -47,7 +47,7 @@ FAMILY_OF = {
     "bytes-gpt2": "transformer",
     "origin-minilm-l6": "transformer",
 }
-# Metrics, recorded in each round, that predict the time of a job.
+# Metrics, recorded in each round, that predict a job's time.
 _PARTS = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]
 _ROUND = [*POINT, "round"]
 _correction_quantity = partial(quantity, experiments=[EXPERIMENT, "training"], tier="derived", checked=CHECK)
@@ -74,13 +74,12 @@ def round_estimates(data: Dataset, table: pd.DataFrame, values: pd.Series, unit:
 def predicted_over_measured(data: Dataset) -> Estimates:
     """Divide predicted by measured time for each job, by two methods.
 
-    parts: adds up the times of the job's parts, each measured alone in the same round. rate: divides the job's
+    parts: adds up the times for the job's parts, each measured alone in the same round. rate: divides the job's
     operations by the family's best rate on that device, as the ladder of published runs does.
     """
     table = job_rounds(data)
     parts = round_estimates(data, table, table["predicted"] / table["job_time"], "ratio")
-    # The ratio of predicted to measured time equals the ratio of the achieved rate to the family's best rate on the
-    # same device and threads.
+    # Predicted over measured time equals the achieved rate over the family's best rate on the same device and threads.
     achieved = round_estimates(data, table, table["job_flop"] / table["job_time"], "FLOP/s")
     achieved = achieved.label(family=[FAMILY_OF.get(job, "") for job in achieved["job"]])
     rate = (achieved / best_rates(data).drop_labels("baseline")).drop_labels("family")
@@ -91,10 +90,10 @@ def predicted_over_measured(data: Dataset) -> Estimates:
 class Line:
     """Jobs that were run whole: the points through which the line is fitted.
 
-    jobs: names of the jobs.
+    jobs: job names.
     flop: operations per job.
     ratio: measured over derived time per job.
-    rows: numbers of the summary rows behind each job.
+    rows: summary row numbers behind each job.
     """
 
     jobs: tuple[str, ...]
@@ -169,9 +168,9 @@ def correct_estimates(data: Dataset, derived: Estimates, flop: float, inverse: b
 
 @_correction_quantity(CHECK, "1", ("job", "flop"))
 def held_out_ratio(data: Dataset) -> Estimates:
-    """Measured time of a job, relative to its derived time, corrected by the line that is fitted to the other jobs.
+    """A job's measured time, relative to its derived time, corrected by the line that is fitted to the other jobs.
 
-    The interval is that of the prediction, so a job counts as predicted if its interval contains 1. flop: operations of
+    The interval is that of the prediction, so a job counts as predicted if its interval contains 1. flop: operations in
     the job. detail: measured time relative to derived time, without correction.
     """
     rows = []

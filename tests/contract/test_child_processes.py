@@ -17,7 +17,7 @@ from contract import child_processes
 
 ROOT = Path(__file__).parents[2]
 SLEEPS = [sys.executable, "-c", "import time; time.sleep(60)"]
-# Code that prints the IDs of all child processes and waits.
+# Code that prints all child process IDs and waits.
 WAITS = "print(*[one.pid for one in psutil.Process().children(recursive=True)], flush=True); time.sleep(60)"
 POOL = f"""
 import multiprocessing, psutil, time
@@ -95,7 +95,7 @@ def test_children_end_with_killed_parent(script: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_command_and_children_with_one_line(number: signal.Signals) -> None:
     head, started = start_script(COMMAND)
-    # Send the signal twice: a workflow signals its child, and the terminal may signal the whole process group as well.
+    # Send the signal twice: a workflow signals its child, and the terminal may send it to the whole process group.
     head.send_signal(number)
     head.send_signal(number)
     _, said = head.communicate(timeout=20)

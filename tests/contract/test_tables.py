@@ -1,4 +1,4 @@
-"""Test validation of the sample table on writing and reading."""
+"""Test that the sample table is validated on writing and reading."""
 
 from __future__ import annotations
 

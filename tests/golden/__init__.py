@@ -1,1 +1,1 @@
-"""Golden files: verdicts, pages, plans and settings of known nodes, to detect unintended changes."""
+"""Golden files: verdicts, pages, plans and settings for known nodes, to detect unintended changes."""

@@ -78,9 +78,9 @@ def judged_dataset(name: str, folder: Path) -> Dataset:
 
 
 def estimate_statistics(cache: QuantityCache) -> dict[str, Any]:
-    """Return the number of estimates per quantity, and three statistics for each of estimate, low and high.
+    """Count the estimates per quantity, and compute three statistics each for estimate, low and high.
 
-    They are the counts of positive and of negative values, and the geometric mean of all magnitudes above 0.
+    They are the counts of positive and negative values, and the geometric mean over all magnitudes above 0.
     """
     statistics: dict[str, Any] = {}
     for name, quantity in quantities().items():
@@ -229,7 +229,7 @@ def main() -> int:
 
 
 def print_first(lines: Sequence[str]) -> int:
-    """Print the first PRINTED_LINES lines; return the number of all lines."""
+    """Print the first PRINTED_LINES lines; return the total number."""
     print("\n".join(lines[:PRINTED_LINES]), end="\n" if lines else "")
     return len(lines)
 

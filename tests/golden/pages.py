@@ -1,4 +1,4 @@
-"""Render pages and figure contents as lines of text."""
+"""Render pages and figure contents as text lines."""
 
 from __future__ import annotations
 

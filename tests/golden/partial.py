@@ -2,7 +2,7 @@
 
 Interrupted runs, budgets and busy neighbours leave studies that lack rounds, points or experiments. Each study here
 drops random parts from the published nodes and the synthetic fleet, and makes all pages, figures and PDFs from what is
-left. Prints the number of failures per study and seed; exits with 1 if any page fails.
+left. Prints the failure count per study and seed; exits with 1 if any page fails.
 """
 
 from __future__ import annotations

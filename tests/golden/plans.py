@@ -29,10 +29,10 @@ def plans() -> dict[str, Any]:
 
 
 def sums(job: Job) -> dict[str, float]:
-    """Return the number of points in a job, its start and hang limits, and sums over its points.
+    """Return a job's point count, its start and hang limits, and sums over its points.
 
-    The sums are the budgets in seconds, the predicted seconds, the seconds per call (0 if unknown), and the bytes of
-    memory. A point counts even if its program is not installed, so that the sums are the same on every machine.
+    The sums are the budgets in seconds, the predicted seconds, the seconds per call (0 if unknown), and the memory in
+    bytes. A point counts even if its program is not installed, so that the sums are the same on every machine.
     """
     totals = {
         name: math.fsum(getattr(point, name) or 0.0 for point in job.points)

@@ -15,7 +15,7 @@ import experiments
 
 
 def settings() -> dict[str, dict[str, float]]:
-    """Return the numbers in the constants of each module, by the constant's name and the number's place in it."""
+    """Return the numbers in each module's constants, by the constant's name and the number's place in it."""
     names = [module.name for module in walk_packages(experiments.__path__, f"{experiments.__name__}.")]
     # Load all modules first, because some modules fill another module's table.
     modules = [import_module(name) for name in names if not name.endswith("__main__")]

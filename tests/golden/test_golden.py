@@ -79,10 +79,10 @@ def write_twin(node: Path, to: Path) -> None:
 
 
 def summarise(verdict: dict[str, Any]) -> dict[str, Any]:
-    """Return a verdict's parts with shares and sensitivity, and its case counts by part, outcome and kind of node."""
+    """Return a verdict's parts with shares and sensitivity, and its case counts by part, outcome and node kind."""
     parts = [{name: part[name] for name in ("name", "outcome", "share", "sensitivity")} for part in verdict["parts"]]
-    # Leave out cases that are compared with the fastest CPU of the fleet. Among more machines, it is less certain which
-    # CPU is the fastest, so the intervals of these cases widen.
+    # Leave out cases that are compared to the fleet's fastest CPU. Among more machines, it is less certain which CPU is
+    # the fastest, so the intervals of these cases widen.
     cases = [case for case in verdict["cases"] if case["labels"].get("baseline") != "fleet"]
     counts = Counter(f"{case['part']}: {case['outcome']}, {kind_of_node(case['node'] or '')}" for case in cases)
     by_threshold = verdict["by_threshold"] if len(cases) == len(verdict["cases"]) else []

@@ -40,7 +40,7 @@ SEED = 7
 
 
 def published_table() -> Any:
-    """Read the published table of error rates."""
+    """Read the published error rates."""
     return read_checked_json(ROOT / "data" / "calibration.json", PACKAGE / "schemas" / "calibration.schema.json")
 
 

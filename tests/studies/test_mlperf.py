@@ -22,7 +22,7 @@ GPU = {**SYSTEM, "accelerators_per_node": "8", "accelerator_model_name": "NVIDIA
 
 
 class Round:
-    """Builder for a git repository with the results of one MLPerf round."""
+    """Builder for a git repository with results from one MLPerf round."""
 
     def __init__(self, root: Path, kind: str, name: str = "") -> None:
         self.kind, self.at = kind, root / (name or f"{kind}_results_v9.9")

@@ -19,7 +19,7 @@ from tests.report.conftest import Factory
 
 
 def make_run(root: Path, seed: int, factor: float = 1.0, points: int = 400, name: str = "node-a") -> Path:
-    """Make the folder of a run on one node.
+    """Make a folder with one run on one node.
 
     Its values scatter around means that are the same for any seed, times `factor`.
     """
@@ -41,13 +41,13 @@ def products(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
 
 @pytest.fixture
 def accept_synthetic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the command accept synthetic data."""
+    """Allow the command to accept synthetic data."""
     monkeypatch.setattr(repeat, "read_nodes", lambda folders: read_nodes(folders, True))
 
 
 def test_random_differences_agree_at_the_level(tmp_path: Path) -> None:
     found = products(make_summary(make_run(tmp_path, 1)), make_summary(make_run(tmp_path, 2)))
-    # If each of 400 points agrees with probability 95%, the share that agrees is in this range with probability 0.995.
+    # If 400 points each agree with probability 95%, the share that agrees is in this range with probability 0.995.
     assert 0.92 <= found["agrees"].mean() <= 0.98 and repeat.LEVEL < DECIDING
     assert np.allclose(np.sqrt(found["low"] * found["high"]), found["ratio"])
 

@@ -29,7 +29,7 @@ CASES = [
 
 @pytest.fixture
 def replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function that runs the command with changed cases or replication fields, and returns the row written."""
+    """Return a function to run the command with changed cases or replication fields; it returns the row written."""
 
     def run(cases: list[dict[str, Any]] = CASES, **changed: Any) -> dict[str, Any]:
         monkeypatch.setattr(command, "REPLICATIONS", [dataclasses.replace(AGAIN, **changed)])
@@ -49,7 +49,7 @@ def replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ({}, "float32", True),
         ({"labels": {"dtype": "float64"}}, "float64", True),
-        # The median of the second result, 6, is below the threshold of 8, so the results disagree.
+        # The second result's median, 6, is below the threshold, 8, so the results disagree.
         ({"measure": lambda: [30.0, 5.0, 6.0]}, "float32", False),
     ],
 )

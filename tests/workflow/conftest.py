@@ -46,7 +46,7 @@ CONFIG = {"preset": "mine.yaml", "published": "others", "results": RESULTS, "see
 class Study:
     """Finished study, and records of its course.
 
-    refused: result of a second run that was started while the first was at work.
+    refused: result from a second run that was started while the first was at work.
     preliminary: text of the preliminary page.
     before: rounds that were finished before one experiment's sweep was changed.
     faults: differences from an undisturbed study.

@@ -19,9 +19,9 @@ from contract.sample_table import read_samples
 ROOT = Path(__file__).parents[2]
 # Environment variable that marks all processes of a study.
 MARK = "STUDY_TEST_OF_WORKFLOW"
-# GONE_S: seconds until all processes of an ended study must be gone. HANGS_S: seconds until a study counts as hanging.
+# GONE_S: seconds until an ended study's processes must be gone. HANGS_S: seconds until a study counts as hanging.
 GONE_S, HANGS_S = 8.0, 900.0
-# Stages of a study, in order.
+# A study's stages, in order.
 STAGES = (
     "probe", "plan", "run 1", "preliminary", "run 2", "run 3", "seal", "gather", "judge", "render", "site", "lint",
 )  # fmt: skip
@@ -81,7 +81,7 @@ class Clone:
 
     @property
     def rounds(self) -> dict[str, tuple[str, str]]:
-        """Return the process and the host of each finished round, by file name."""
+        """Return the process and host of each finished round, by file name."""
         # Skip temporary files, which begin with a dot.
         found = sorted(self.results.glob("nodes/*/[!.]*.parquet"))
         told = [(path.name, *read_samples(path)) for path in found]
@@ -147,6 +147,6 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 def clone_into(path: Path) -> Clone:
-    """Clone the current commit of this repository into a new folder."""
+    """Clone this repository's current commit into a new folder."""
     subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", str(ROOT), str(path)], check=True)
     return Clone(path)

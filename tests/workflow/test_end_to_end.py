@@ -221,7 +221,7 @@ def configure_machines(clone: Clone, machines: str, point_s: str = "0.5") -> tup
 
 
 def wait_for_round(clone: Clone, *machines: str, within_s: float = 200.0) -> str:
-    """Wait until one of the machines has finished a round; return its name."""
+    """Wait until a machine has finished a round; return its name."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
         for machine in machines:

@@ -1,4 +1,4 @@
-"""Test the detection of lost and damaged outputs."""
+"""Test that lost and damaged outputs are detected."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_round_with_other_protocol_or_plan_is_measured_again(
 ) -> None:
     """The round's file records protocol and plan, so Snakemake's metadata is not needed.
 
-    The earliest rounds record neither of the two, and are usable.
+    The earliest rounds record neither, and are usable.
     """
     path = write_round(tmp_path, NAME, 7, **noted)
     assert unusable_rounds({path: {"protocol": 3, "planned": "0" * 12}}, RECORD["id"]) == ([] if usable else [path])

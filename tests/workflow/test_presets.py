@@ -15,7 +15,7 @@ from tests.workflow.project_clones import ROOT
 
 # Factor by which a point's samples must exceed the minimum length, because calls may become shorter after the warm-up.
 MARGIN = 1.1
-# Minimum length of the samples in seconds for an energy reading, by device kind.
+# Minimum length in seconds that samples need for an energy reading, by device kind.
 LEAST_S = {"cpu": RAPL_LEAST_S, "gpu": NVML_LEAST_S}
 
 
@@ -49,6 +49,6 @@ def test_energy_claims_have_long_enough_points_on_both_devices(preset: str) -> N
     both = families(
         compared & models_and_batches(energy_points(part, "cpu")) & models_and_batches(energy_points(part, "gpu"))
     )
-    # Points of three seconds for every model and batch would take a third of the budget, so one point per model family
-    # is enough. Rented machines need points for two families only, because they seldom report CPU energy.
+    # Three-second points for every model and batch would take a third of the budget, so one point per model family is
+    # enough. Rented machines need points for two families only, because they seldom report CPU energy.
     assert both == ({"bert", "resnet"} if preset == "rented" else families(compared))

@@ -15,7 +15,7 @@ from contract.child_processes import end_with_parent
 from experiments.machine_state import Reading
 from tests.workflow.standin.machine import START_S, time_scale
 
-# MEMORY: bytes per second from memory. LINK: bytes per second of a transfer. LAUNCH_S: seconds to launch a call.
+# MEMORY: bytes per second from memory. LINK: bytes per second in a transfer. LAUNCH_S: seconds to launch a call.
 # PRODUCTS: multiply-adds per second.
 MEMORY = {"cpu": 170e9, "gpu": 2.9e12}
 LINK, LAUNCH_S, PRODUCTS = 52e9, 3e-6, 25e12
