@@ -287,7 +287,7 @@ class Estimates:
     def ratio(self, label: str, above: Any, below: Any) -> Estimates:
         """Divide rows with the label value `above` by rows with the label value `below`, and drop the label.
 
-        The two rows agree in all other labels.
+        Rows are paired if they agree in all other labels.
         """
         return self.filter(**{label: above}).drop_labels(label) / self.filter(**{label: below}).drop_labels(label)
 

@@ -14,8 +14,8 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# Stand-in for Python, which creates an environment with its own pip. This pip succeeds if the file `calm` exists, fails
-# if the file `broken` exists, and otherwise hangs.
+# Fake Python interpreter that creates an environment with a fake pip. The fake pip succeeds if the file `calm` exists,
+# fails if the file `broken` exists, and otherwise hangs.
 STANDIN = f"""#!/bin/sh
 case "$1" in -c) exit 0 ;; -I) exec {sys.executable} "$@" ;; esac
 mkdir -p .venv/bin

@@ -42,9 +42,10 @@ LEFT = ("numpy", "sympy", "mpmath", "pulp")
 class Part:
     """Optional packages in a bundle.
 
-    costs: the measurements that need the packages, as text. taken: the bundle contains the packages unless the user
-    excludes them. debian: Debian package whose shared libraries are taken. alone: take the packages without their
-    dependencies, which the machine already has.
+    costs: the measurements that are lost without the packages, as text.
+    included: True if the bundle contains the packages by default.
+    debian: Debian package whose shared libraries the bundle contains.
+    alone: True to leave out the packages' dependencies, which the machine already has.
     """
 
     packages: tuple[str, ...]

@@ -44,7 +44,7 @@ def require_program(on_gpu: bool) -> str:
 
 
 def server_arguments(order: Mapping[str, Any]) -> list[str]:
-    """Build llama-server's arguments from an order, see `main`."""
+    """Build llama-server's arguments from `order`, the mapping of settings that `main` reads."""
     words = ["-m", order["model"], "--host", LOOPBACK, "--port", "0", "-np", str(order["slots"])]
     threads = str(order["threads"] or max(1, len(order["cpus"])))
     words += ["-c", str(order["slots"] * order["context"]), "-t", threads, "-tb", threads]

@@ -91,10 +91,10 @@ class Service(ABC):
 
 
 def answer_error(answer: Answer, exact: Tensor) -> float:
-    """Return an answer's error, relative to the largest exact score (answers,); nan if a score is nan.
+    """Return an answer's error, relative to the largest exact score.
 
-    The error compares both the scores and the ranking. Answers whose scores differ only by rounding may be in any
-    order.
+    exact: all exact scores, shape (answers,). The error compares both the scores and the ranking. Answers whose scores
+    differ only by rounding may be in any order. The error is inf if the ranking is invalid, and nan if a score is nan.
     """
     scores = torch.tensor(answer["scores"], dtype=torch.float64)
     chosen, best = exact[torch.tensor(answer["best"])], exact.topk(min(BEST, len(exact))).values

@@ -24,8 +24,8 @@ from report.formatting import count_machines_and_runs, instance_name
 
 # Summary columns that estimates need in addition to POINT and the value's column.
 _ESTIMATE_COLUMNS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
-# Fraction of a point's counter readings to skip, the earliest. Counters average over up to a second, so early readings
-# include the setup before the samples.
+# Skip the earliest counter readings, which are this fraction of a point's readings. Counters average over up to a
+# second, so early readings include the setup before the samples.
 SETTLED = 0.5
 
 

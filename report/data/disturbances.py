@@ -86,7 +86,7 @@ def format_flags(flags: Iterable[FlagSummary]) -> str:
 
 
 def flags_by_series(samples: pl.DataFrame) -> dict[int, list[FlagSummary]]:
-    """Return for each series its flags, each with its sample count and worst detail.
+    """Return each series' flags. A flag has the number of samples that it marks, and the worst figure among them.
 
     Series without flags are omitted. samples: table with the columns series (a number), flags, and FIGURES.
     """

@@ -7,8 +7,8 @@ from typing import Any
 
 from report.data.published_records import Published
 
-# Users other than claims. OPENING: the report's opening. COUNTERPART: the comparison between our CPU figures and
-# published figures.
+# Uses of published records besides claims. OPENING: the report's opening. COUNTERPART: the comparison between our CPU
+# figures and published figures.
 OPENING, COUNTERPART = "opening", "counterpart"
 Rows = Sequence[Mapping[str, Any]]
 

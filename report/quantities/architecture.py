@@ -42,10 +42,10 @@ def labelled_counts(data: Dataset, label: str, metrics: Mapping[str, str]) -> Es
 def parallel_width(data: Dataset) -> Estimates:
     """Calculations that one sample's forward pass may run at the same time, by model and level.
 
-    A calculation is one multiply-add in a product, or one element in another operator. The operators in a level do not
-    need each other's results. level: in the model's operator graph, `widest` counts the calculations in the widest
-    level, and `median` is the median over all levels. For a batch, multiply by the batch size. The calculations are
-    counted in the traced graph, so the result is equal on every machine.
+    A calculation is one multiply-add in a product, or one element in another operator. The model's traced operator
+    graph is divided into levels of operators that do not need each other's results. The label `level` is `widest` for
+    the count in the widest level, and `median` for the median count over all levels. For a batch, multiply by the batch
+    size. The counts come from the graph, so they are equal on every machine.
     """
     return labelled_counts(data, "level", WIDTHS)
 

@@ -176,7 +176,11 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
 
 
 def documented_servers(data: Dataset, priced: bool) -> Iterator[Server]:
-    """Yield the servers in MLPerf's cluster, at the documented and at the rated speed. Raises MissingSourceError."""
+    """Yield the kind of server in MLPerf's cluster twice, with two speeds.
+
+    The first speed follows from the cluster's time to train BERT, the second from the server's rated FLOP/s. Raises
+    MissingSourceError if a published figure is missing.
+    """
     size: dict[str, Input] = {}
     price, server = None, "two Xeon Platinum 8480+ with AMX"
     if priced:

@@ -116,11 +116,11 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """Price per request on the cheapest measured CPU server, relative to that on the cheapest machine with a GPU.
 
     Both serve the same load. Loads: 1, 5 and 10 requests per second (LOADS), and all loads offered in measurements.
-    CPU: the server with the fewest cores that answers 99 in 100 requests within LIMIT_S (0.1 s) at that load or a
-    higher load, priced per core. Among servers with that many cores, the server measured at the lowest such load is
-    priced, and among several such servers the fastest, in any runtime and format. cpu_runtime: the server's backend. If
-    the percentile's interval reaches the limit on every server, the price has no interval. If no CPU server answers in
-    time, there is no price.
+    CPU: a server qualifies, in any runtime and format, if it answers 99 in 100 requests within LIMIT_S (0.1 s) at that
+    load or a higher load. The qualified server with the fewest cores is priced, per core. Several servers with that
+    many cores have the same price; `detail` and cpu_runtime, the backend, then describe the server that was measured at
+    the lowest load, and among these the fastest. If the percentile's interval reaches the limit on every server, the
+    price has no interval. If no server qualifies, there is no price.
     GPU: one machine, which is assumed to be fast enough for every load, so it need not be measured.
     """
     whole = assumed_input(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)

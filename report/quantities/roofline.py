@@ -118,7 +118,8 @@ def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) ->
     low and high include the balance's interval.
     """
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
-    # If a share is exactly 0 or 1, no operators or all operators are below the limit, so it needs no interval.
+    # A share of exactly 0 or 1 means that no operators, or all operators, are below the limit. If several rounds agree
+    # on this, the share is certain, so low and high equal it.
     counted = ((shares == 0) | (shares == 1)) & (np.asarray(part["n_rounds"], int) > 1)
     lows, highs = (np.where(counted, shares, np.asarray(part[end], float)) for end in ("low", "high"))
     low = high = np.nan

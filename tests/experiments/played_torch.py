@@ -44,7 +44,7 @@ class Played:
         self.begin()
 
     def begin(self, name: str = "cuda:0", float64: bool = True) -> None:
-        """Reset the state and play the GPU `name`."""
+        """Reset the state, and imitate the GPU `name` with or without float64."""
         self.name, self.float64 = name, float64
         self.pinned: dict[int, torch.Tensor] = {}
         self.capture: list[Recorded] | None = None

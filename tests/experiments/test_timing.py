@@ -78,7 +78,7 @@ def alternating_times(widths: Callable[[int], float]) -> Iterator[float]:
 
 
 def van_der_corput(call: int) -> float:
-    """Return number `call` in van der Corput's sequence, which fills -1 to 1 evenly."""
+    """Return the element at index `call` in van der Corput's sequence, rescaled to fill -1 to 1 evenly."""
     return 2 * sum(int(bit) / 2 ** (place + 1) for place, bit in enumerate(f"{call:b}"[::-1])) - 1
 
 
@@ -124,7 +124,7 @@ def test_sample_is_the_sum_of_its_phases() -> None:
     result = run(SimulatedDevice(itertools.cycle([0.001, 0.003])), work)
     assert list(result.samples) == ["", "forward", "backward"]
     assert all(sample == pytest.approx((0.004, 0.001, 0.003)) for sample in zip(*result.samples.values(), strict=True))
-    assert result.calls > 1  # short steps are averaged like any other call
+    assert result.calls > 1  # short work with phases is also averaged over several calls
 
 
 @pytest.mark.parametrize(

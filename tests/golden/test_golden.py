@@ -66,7 +66,10 @@ def test_numbers_in_constants_of_experiments_are_unchanged() -> None:
 
 
 def write_twin(node: Path, to: Path) -> None:
-    """Write a node's data again as a second machine of the same kind: with equal values, from other processes."""
+    """Write a node's data again as a second machine of the same kind.
+
+    The values are equal, but the run ids differ, as if other processes had measured them.
+    """
     record = read_node(record_path(node))
     # The twin's instance follows from the node's id, so all runs on one machine get the same twin.
     instance = sha256(record["id"].encode()).hexdigest()[:6]

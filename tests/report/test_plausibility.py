@@ -98,8 +98,8 @@ def test_implausible_rounds_are_refused_with_figure_and_limit(
     assert Path(refusal["file"]).name == f"{rounds[0]}.parquet"
     for word in words:
         assert word in refusal["reason"]
-    # Other experiments from the same node still count.
-    assert liar_experiments(nodes) == set() if rounds == ["clock.cpu.1"] else {"clock"}
+    # Only the refused experiment is dropped: `clock` still counts, unless it is the refused experiment.
+    assert liar_experiments(nodes) == (set() if rounds == ["clock.cpu.1"] else {"clock"})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, Place, Sentence, sentence
 from report.quantities.ladder import LOOPS
 
-# Labels for changes in how a product is computed. The first must not alter the result, the last must alter it.
+# Labels for changes in how a product is computed. The first change cannot alter the result; the last is expected to.
 _METHODS = {
     "cell_order": "entries worked out in another order",
     "permuted": "rows and columns in other places, by a library",

@@ -27,7 +27,7 @@ text = st.one_of(
 
 
 def make_verdicts(titles: Sequence[str], sources: Sequence[str] = ()) -> dict[str, Any]:
-    """Return verdicts with references called `titles` and with published sources of measurements called `sources`."""
+    """Build verdicts with a reference per title in `titles`, and a published source per title in `sources`."""
     published = [
         {"id": f"made-up-{i}.x", **make_source("https://example.org", title)} for i, title in enumerate(sources)
     ]

@@ -32,7 +32,7 @@ BERT = {
 
 
 def add_requests(node: SyntheticNode, model: str, times: Mapping[tuple[str, str], float], **more: Any) -> None:
-    """Add requests to one network. times: ms per request, by backend and number format."""
+    """Add inference points for one network to `node`. times: ms per request, by backend and number format."""
     params = {"model": model, "batch": more.pop("batch", 1)}
     for (backend, dtype), time in times.items():
         about = {"threads": 2, **more, "backend": backend, "dtype": dtype, "params": params}

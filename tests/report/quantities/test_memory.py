@@ -59,7 +59,7 @@ test_memory = case_test(
          "op": "triad", "dtype": "float32", "baseline": "desktop", "precision": "equal", "runtime": "torch",
          "cpu_runtime": "torch"}),
     case("transfer.memory_ratio", {"host_to_device": 20, "device_to_host": 25}, by="direction", rel=0.01, **_RATE),
-    # 500 kB take 10 µs at 50 GB/s, so at this size the latency doubles the copy time.
+    # At 50 GB/s, 500 kB take 10 µs, which is as long as the latency. At this size the rate is therefore halved.
     case("transfer.half_rate_size", 500e3, direction="host_to_device", host_memory="pinned", low=65536, high=MIB,
          rel=0.35),
 )  # fmt: skip
