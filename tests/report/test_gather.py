@@ -144,7 +144,7 @@ def test_copied_node_counts_once_and_is_reported(
     assert [node.id for node in nodes.nodes] == ["node-a"]
     assert sorted_samples(nodes.nodes[0]) == sorted_samples(read_nodes([original], True).nodes[0])
     names = {Path(refusal["file"]).name for refusal in nodes.refused}
-    assert names == {"node-a", "gemm.cpu.1.parquet"} if removed == "broken" else {"node-a"}
+    assert names == ({"node-a", "gemm.cpu.1.parquet"} if removed == "broken" else {"node-a"})
     assert any("rounds that were already read from" in refusal["reason"] for refusal in nodes.refused)
 
 
