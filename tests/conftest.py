@@ -61,10 +61,10 @@ def published_with_fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def compiler() -> str:
     """Return the path to a C++ compiler."""
-    found = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
-    if found is None:
+    path = next(filter(None, map(shutil.which, ("g++", "c++", "clang++"))), None)
+    if path is None:
         skip_without("compiled code: no C++ compiler; `apt-get install g++` (Debian)")
-    return found
+    return path
 
 
 @pytest.fixture(scope="session")

@@ -24,14 +24,14 @@ def installed_packages(requirements: Iterable[str]) -> set[str]:
     """Return the names of all packages that these requirements install, including themselves."""
     wanted, seen = [(Requirement(text), "") for text in requirements], set[tuple[str, str]]()
     while wanted:
-        one, extra = wanted.pop()
-        if one.marker and not one.marker.evaluate({"extra": extra}):
+        requirement, extra = wanted.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
             continue
-        name = canonicalize_name(one.name)
-        for asked in {"", *one.extras} - {extra for known, extra in seen if known == name}:
-            seen.add((name, asked))
+        name = canonicalize_name(requirement.name)
+        for requested_extra in {"", *requirement.extras} - {extra for known, extra in seen if known == name}:
+            seen.add((name, requested_extra))
             try:
-                wanted += [(Requirement(text), asked) for text in metadata.requires(name) or []]
+                wanted += [(Requirement(text), requested_extra) for text in metadata.requires(name) or []]
             except metadata.PackageNotFoundError:
                 continue  # This package is for another system, or for an extra that is not installed here.
     return {name for name, _ in seen}

@@ -26,8 +26,8 @@ chmod +x .venv/bin/pip
 
 def run_make(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     with start_make(folder, *words, **variables) as running:
-        said, complained = running.communicate(timeout=60)
-    return subprocess.CompletedProcess(words, running.returncode, said, complained)
+        stdout, stderr = running.communicate(timeout=60)
+    return subprocess.CompletedProcess(words, running.returncode, stdout, stderr)
 
 
 def start_make(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
@@ -47,9 +47,9 @@ def start_make(folder: Path, *words: str, **variables: str) -> subprocess.Popen[
 def test_python_without_venv_is_reported(tmp_path: Path) -> None:
     # This module imitates Debian's python3 without the package python3-venv.
     (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError(\"No module named 'ensurepip'\")")
-    said = run_make(tmp_path, "study", f"PYTHON={sys.executable}", PYTHONPATH=str(tmp_path))
-    assert said.returncode != 0
-    (mistake,) = (line for line in said.stderr.splitlines() if not line.startswith("make"))
+    process = run_make(tmp_path, "study", f"PYTHON={sys.executable}", PYTHONPATH=str(tmp_path))
+    assert process.returncode != 0
+    (mistake,) = (line for line in process.stderr.splitlines() if not line.startswith("make"))
     assert "apt-get install python3-venv" in mistake
     assert not (tmp_path / ".venv").exists()
 
@@ -100,9 +100,9 @@ def test_missing_tools_skip_tests_but_fail_in_ci(tmp_path: Path) -> None:
     order += ["-p", "no:cacheprovider", str(tmp_path / "test_all.py")]
     quiet = subprocess.run(order, env=bare, capture_output=True, text=True, check=False, cwd=ROOT)
     assert quiet.returncode == 0 and "1 passed, 3 skipped" in quiet.stdout, quiet.stdout
-    told = [line for line in quiet.stdout.splitlines() if line.startswith("not tested here")]
-    assert len(told) == 2, "each reason once"
-    assert told[0].startswith("not tested here (2): the report in a browser: none starts; `apt-get install chromium`")
-    assert told[1].startswith("not tested here (1): compiled code: no C++ compiler; ")
+    skips = [line for line in quiet.stdout.splitlines() if line.startswith("not tested here")]
+    assert len(skips) == 2, "each reason once"
+    assert skips[0].startswith("not tested here (2): the report in a browser: none starts; `apt-get install chromium`")
+    assert skips[1].startswith("not tested here (1): compiled code: no C++ compiler; ")
     strict = subprocess.run(order, env={**bare, "CI": "true"}, capture_output=True, text=True, check=False, cwd=ROOT)
     assert strict.returncode == 1 and "1 passed, 3 errors" in strict.stdout

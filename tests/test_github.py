@@ -77,8 +77,8 @@ def run_check(node: dict[str, Any], folder: Path, *names: str) -> tuple[int, lis
     """Run the checking step on packs with these names; return its exit code, commands and summary page."""
     (script,) = [step["run"] for step in workflow_steps(node) if step.get("name") == "Check"]
     incoming, summary, tools = folder / "handed-in" / "data" / "incoming", folder / "summary", folder / "bin"
-    for made in (incoming, tools):
-        made.mkdir(parents=True)
+    for path in (incoming, tools):
+        path.mkdir(parents=True)
     for name in names:
         (incoming / name).write_text("")
     summary.touch()
@@ -91,17 +91,17 @@ def run_check(node: dict[str, Any], folder: Path, *names: str) -> tuple[int, lis
     # GitHub runs a shell step with these options.
     words = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", script]
     done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, check=False)
-    said = folder / "said"
-    commands = [shlex.split(line) for line in said.read_text().splitlines()] if said.exists() else []
+    log = folder / "said"
+    commands = [shlex.split(line) for line in log.read_text().splitlines()] if log.exists() else []
     return done.returncode, commands, summary.read_text()
 
 
 def test_refused_pack_fails_the_check(node: dict[str, Any], tmp_path: Path) -> None:
     code, commands, page = run_check(node, tmp_path, "a-2c.zip", "bad-2c.zip", "c-2c.zip")
     assert code == 1 and page.count("told") == 3 and "### bad-2c.zip" in page
-    given = [parser().parse_args(words[2:]) for words in commands if words[:2] == ["-m", "report"]]
-    assert [one.pack.name for one in given] == ["a-2c.zip", "bad-2c.zip", "c-2c.zip"]
-    assert all(one.command == "add" and one.dry_run for one in given)
+    arguments = [parser().parse_args(words[2:]) for words in commands if words[:2] == ["-m", "report"]]
+    assert [args.pack.name for args in arguments] == ["a-2c.zip", "bad-2c.zip", "c-2c.zip"]
+    assert all(args.command == "add" and args.dry_run for args in arguments)
 
 
 def test_good_or_no_packs_pass(node: dict[str, Any], tmp_path: Path) -> None:

@@ -73,12 +73,12 @@ def name_exists(name: str) -> bool:
     for start in [first, *(".".join(parts) for parts in modules if parts[-1] == first)]:
         for count in range(len(others), -1, -1):
             try:
-                found = importlib.import_module(".".join([start, *others[:count]]))
+                value = importlib.import_module(".".join([start, *others[:count]]))
             except ImportError:
                 continue
             for word in others[count:]:
-                found = getattr(found, word, None)
-            if found is not None:
+                value = getattr(value, word, None)
+            if value is not None:
                 return True
     return False
 
@@ -87,8 +87,8 @@ def name_exists(name: str) -> bool:
 def test_names_in_prose_exist(path: Path) -> None:
     prose, missing = split_prose(path)[0], list[str]()
     # Ignore names that a tutorial's own commands create.
-    for made in {*re.findall(r"experiments new (\w+)|new-claim (\w+)", prose)} if path.suffix == ".md" else ():
-        prose = prose.replace("".join(made), "*")
+    for groups in {*re.findall(r"experiments new (\w+)|new-claim (\w+)", prose)} if path.suffix == ".md" else ():
+        prose = prose.replace("".join(groups), "*")
     for name in re.findall(rf"(?<![\w/.~$<>-])((?:{FOLDERS})/[\w./<>*-]*[\w>*/])", prose):
         pattern = re.sub(r"<[^>]*>|(?<=/)[A-Z]+(?=/)", "*", name)
         if not any(ROOT.glob(pattern)) and name not in all_code():

@@ -34,8 +34,8 @@ def test_expand_home_refuses_unknown_user_in_one_line(name: str, capsys: pytest.
     )
     for command, words in commands:
         assert run_command(command, words) == 2
-        said = capsys.readouterr().err
-        assert said.startswith(f"error: {name}: no home folder is known for ~") and said.count("\n") == 1
+        stderr = capsys.readouterr().err
+        assert stderr.startswith(f"error: {name}: no home folder is known for ~") and stderr.count("\n") == 1
 
 
 def test_commands_expand_home(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

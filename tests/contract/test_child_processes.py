@@ -98,8 +98,8 @@ def test_signal_ends_command_and_children_with_one_line(number: signal.Signals) 
     # Send the signal twice: a workflow signals its child, and the terminal may send it to the whole process group.
     head.send_signal(number)
     head.send_signal(number)
-    _, said = head.communicate(timeout=20)
-    assert said.count("\n") == 1 and said.startswith("interrupted: ")
+    _, stderr = head.communicate(timeout=20)
+    assert stderr.count("\n") == 1 and stderr.startswith("interrupted: ")
     assert head.returncode == 130
     assert psutil.wait_procs(started, 10)[1] == []
 
@@ -110,8 +110,8 @@ def test_command_ends_with_coordinator() -> None:
     assert head.poll() is None
     coordinator.kill()
     coordinator.wait()
-    _, said = head.communicate(timeout=20)
-    assert said.startswith("interrupted: ")
+    _, stderr = head.communicate(timeout=20)
+    assert stderr.startswith("interrupted: ")
     assert psutil.wait_procs(started, 10)[1] == []
 
 

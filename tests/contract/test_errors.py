@@ -63,9 +63,9 @@ def test_error_prints_one_line_and_returns_code(
     error: BaseException, code: int, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert exit_code_of(error) == code
-    said = capsys.readouterr().err
-    assert words in said
-    assert said.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert words in stderr
+    assert stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EROFS, errno.ENOSPC])
@@ -75,8 +75,8 @@ def test_error_names_refused_shared_memory(
     refusal = bare_error(number)
     monkeypatch.setattr(contract.errors, "lock_error", lambda: refusal)
     assert exit_code_of(refusal) == 74
-    said = f"error: /dev/shm: {os.strerror(number).lower()}: processes share memory there"
-    assert capsys.readouterr().err.startswith(said)
+    message = f"error: /dev/shm: {os.strerror(number).lower()}: processes share memory there"
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_error_names_full_standard_output(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,10 +133,10 @@ def test_invalid_number_is_refused_in_one_line(
 ) -> None:
     assert callable(command)
     assert run_command(command, [*words, f"{option}={text}"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"argument {option}" in said
-    assert len(said) < 400
+    stderr = capsys.readouterr().err
+    assert stderr.count("\n") == 1
+    assert f"argument {option}" in stderr
+    assert len(stderr) < 400
 
 
 def test_unknown_argument_prints_no_usage() -> None:

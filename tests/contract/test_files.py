@@ -31,10 +31,10 @@ def assert_refused(path: Path, text: str, *parts: str, schema: dict[str, Any] | 
     path.write_text(text, encoding="utf-8")
     with pytest.raises(StudyError) as caught:
         read_yaml(path, schema)
-    said = str(caught.value)
-    assert all(part in said for part in (str(path), *parts)), said
-    assert "\n" not in said
-    assert len(said) < 500
+    message = str(caught.value)
+    assert all(part in message for part in (str(path), *parts)), message
+    assert "\n" not in message
+    assert len(message) < 500
 
 
 def test_valid_yaml_becomes_plain_python(tmp_path: Path) -> None:
@@ -124,7 +124,11 @@ PLAIN |= st.floats(allow_nan=False, allow_infinity=False)
 KEYS = st.sampled_from(["a", "b", '"'])
 
 
-@given(st.dictionaries(KEYS, st.recursive(PLAIN, lambda one: st.lists(one) | st.dictionaries(KEYS, one)), min_size=1))
+@given(
+    st.dictionaries(
+        KEYS, st.recursive(PLAIN, lambda children: st.lists(children) | st.dictionaries(KEYS, children)), min_size=1
+    )
+)
 def test_json_in_lines_round_trips(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     path = tmp_path_factory.mktemp("json") / "a.json"
     write_json(path, value, in_lines=True)

@@ -78,12 +78,12 @@ def test_error_names_bad_row(change: dict[str, Any], words: str) -> None:
 
 
 def test_error_names_missing_and_unknown_columns() -> None:
-    for frame, said in (
+    for frame, message in (
         (make_table({}).drop(columns="value"), "column 'value' is missing"),
         (make_table({}).assign(speed=1), "column 'speed' is not in the data dictionary"),
         (make_table({}).assign(round="one"), r"column 'round': holds .*, not int64"),
     ):
-        with pytest.raises(StudyError, match=said):
+        with pytest.raises(StudyError, match=message):
             validate(frame, "x")
 
 

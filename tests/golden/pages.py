@@ -27,19 +27,19 @@ def pages(folder: Path) -> Iterator[str]:
     folder: holds verdicts.json, and data/ from `gather`.
     """
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8")) | PASSING
-    made = build_content(Evidence(document, folder / "data"))
-    assert not made.failures.as_json, made.failures.as_json
+    content = build_content(Evidence(document, folder / "data"))
+    assert not content.failures.as_json, content.failures.as_json
     kept = {verdict["verdict"]: f"claims/{verdict['id']}" for verdict in document["verdicts"]}
     templates = site_sources.template_environment()
-    for page in made.pages:
+    for page in content.pages:
         if not page.path.startswith("claims/") or page.path in kept.values():
             yield f"==== page {page.path}"
-            yield from site_sources.page_source(page, templates, made.terms).splitlines()
+            yield from site_sources.page_source(page, templates, content.terms).splitlines()
     sources = Sources(folder / "data", read_reference(REFERENCE))
     for claim in kept.values():
         yield f"==== explained {claim}"
         yield from explain(document, Path(claim).name, sources).splitlines()
-    for chart in sorted(made.charts, key=lambda chart: chart.name):
+    for chart in sorted(content.charts, key=lambda chart: chart.name):
         yield f"==== figure {chart.name}"
         yield from filter(None, (chart.title, chart.note, chart.alt))
         with charts.theme():

@@ -101,8 +101,8 @@ def write_study(folder: Path, seed: int, most: int = 1000) -> list[str]:
         record, samples = nodes()[name]
         write_node(folder / name / "node.json", record)
         experiments = sorted(samples["experiment"].unique())
-        some = chance.sample(experiments, min(most, len(experiments)))
-        left = drop_parts(samples[samples["experiment"].isin(some)], chance)
+        kept_experiments = chance.sample(experiments, min(most, len(experiments)))
+        left = drop_parts(samples[samples["experiment"].isin(kept_experiments)], chance)
         if len(left):
             write_unchecked(folder / name / "rounds.parquet", left, TIMES)
     return chosen
@@ -122,15 +122,15 @@ def judge_study(folder: Path, others: bool = True) -> None:
 def find_failures(folder: Path, drawn: float = 1.0, seed: int = 0) -> Failures:
     """Make all pages and PDF sources, draw a share `drawn` of the figures, and return the failures."""
     evidence = Evidence(read_verdicts(folder / "verdicts.json"), folder / "data")
-    made = build_content(evidence)
-    failed, templates = made.failures, site_sources.template_environment()
-    for page in made.pages:
+    content = build_content(evidence)
+    failed, templates = content.failures, site_sources.template_environment()
+    for page in content.pages:
         with failed.catch("page", page.path):
-            site_sources.page_source(page, templates, made.terms)
+            site_sources.page_source(page, templates, content.terms)
     for name, source in SOURCES.items():
         with failed.catch("PDF", name):
-            source(made, evidence.document, templates)
-    for chart in random.Random(seed).sample(made.charts, round(drawn * len(made.charts))):
+            source(content, evidence.document, templates)
+    for chart in random.Random(seed).sample(content.charts, round(drawn * len(content.charts))):
         with failed.catch("figure", chart.name), charts.theme():
             chart.draw(charts.NARROW).canvas.draw()
     return failed

@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_single_value_has_no_interval() -> None:
-    found = aa_study.coverage(np.array([0.0, 0.0]), np.array([math.nan, 0.1]))
-    assert (found.pairs, found.unknown, found.share) == (1, 1, 1.0)
+    coverage = aa_study.coverage(np.array([0.0, 0.0]), np.array([math.nan, 0.1]))
+    assert (coverage.pairs, coverage.unknown, coverage.share) == (1, 1, 1.0)
 
 
 @given(st.lists(st.tuples(st.floats(-0.5, 0.5), st.floats(1e-4, 1.0)), min_size=1, max_size=60))
@@ -56,8 +56,8 @@ def test_intervals_cover_95_percent_for_independent_values(
         return {"median": middle, "iqr": high - low, "n": len(values), "wall_s": 1.0}
 
     runs = [{aa_study.TORCH: {label: make_result() for label in labels}} for _ in range(4)]
-    found, seconds, honest_s = aa_study.method_row({"points": labels, "runs": runs}, aa_study.TORCH)
-    assert share[0] < found.share <= share[1] and factor[0] < found.factor < factor[1]
+    coverage, seconds, honest_s = aa_study.method_row({"points": labels, "runs": runs}, aa_study.TORCH)
+    assert share[0] < coverage.share <= share[1] and factor[0] < coverage.factor < factor[1]
     assert honest_s >= seconds == 1.0
 
 

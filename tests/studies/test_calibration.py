@@ -48,23 +48,23 @@ def deviation(setting: Setting) -> float:
     """Return the largest deviation between a small new simulation and the published row, in standard errors."""
     wanted = (setting.question.says, setting.noise.describe(), setting.rounds, setting.points)
     names = ("question", "noise", "rounds", "points")
-    (told,) = [one for one in published_table()["rows"] if tuple(one[name] for name in names) == wanted]
+    (published_row,) = [row for row in published_table()["rows"] if tuple(row[name] for name in names) == wanted]
     seen = simulate_setting(setting, [SEED])
     apart = []
     for answer in ("supported", "challenged", "undecided"):
-        errors = [(share["high"] - share["low"]) / (2 * 1.96) for share in (seen[answer], told[answer])]
-        apart.append(abs(seen[answer]["share"] - told[answer]["share"]) / float(np.hypot(*errors)))
+        errors = [(share["high"] - share["low"]) / (2 * 1.96) for share in (seen[answer], published_row[answer])]
+        apart.append(abs(seen[answer]["share"] - published_row[answer]["share"]) / float(np.hypot(*errors)))
     return max(apart)
 
 
-@pytest.mark.parametrize("setting", SMALL, ids=lambda one: f"{one.rounds} rounds, {one.points} points")
+@pytest.mark.parametrize("setting", SMALL, ids=lambda setting: f"{setting.rounds} rounds, {setting.points} points")
 def test_small_run_agrees_with_published_table(setting: Setting) -> None:
     assert deviation(setting) < 4
 
 
 def test_too_narrow_intervals_disagree(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = statistics.half_width
-    monkeypatch.setattr(statistics, "half_width", lambda *given, **named: 0.8 * whole(*given, **named))
+    monkeypatch.setattr(statistics, "half_width", lambda *args, **kwargs: 0.8 * whole(*args, **kwargs))
     assert min(deviation(setting) for setting in (SMALL[0], SMALL[2])) > 5
 
 
@@ -78,21 +78,21 @@ def test_published_table_is_complete_with_few_wrong_verdicts() -> None:
     table = published_table()
     assert (table["origin"], table["level"]) == ("synthetic", DECIDING)
     rows = table["rows"]
-    told = [(one["question"], one["noise"], one["rounds"], one["points"]) for one in rows]
-    assert told == [
+    settings = [(row["question"], row["noise"], row["rounds"], row["points"]) for row in rows]
+    assert settings == [
         (setting.question.says, setting.noise.describe(), setting.rounds, setting.points) for setting in SETTINGS
     ]
-    for one in rows:
-        assert sum(one[answer]["share"] for answer in ANSWERS) == pytest.approx(1)
-        assert all(share["low"] <= share["share"] <= share["high"] for share in (one[answer] for answer in ANSWERS))
-        assert max(one[how]["share"] for how in ANSWERS[:2]) <= 1 - DECIDING
-        assert one["trials"] >= 10_000 or one["rounds"] == 1, "too few to resolve one in a hundred"
+    for row in rows:
+        assert sum(row[answer]["share"] for answer in ANSWERS) == pytest.approx(1)
+        assert all(share["low"] <= share["share"] <= share["high"] for share in (row[answer] for answer in ANSWERS))
+        assert max(row[how]["share"] for how in ANSWERS[:2]) <= 1 - DECIDING
+        assert row["trials"] >= 10_000 or row["rounds"] == 1, "too few to resolve one in a hundred"
         # With one round, every verdict is undecided. With more than two rounds, verdicts far from the threshold are
         # right.
-        assert one["rounds"] > 1 or (one["undecided"]["share"] == 1 and one["width"] is None)
-        shares = [right["share"] for right in one["right"]]
-        if one["rounds"] > 2 and shares:
-            assert [right["widths"] for right in one["right"]] == list(WIDTHS)
+        assert row["rounds"] > 1 or (row["undecided"]["share"] == 1 and row["width"] is None)
+        shares = [right["share"] for right in row["right"]]
+        if row["rounds"] > 2 and shares:
+            assert [right["widths"] for right in row["right"]] == list(WIDTHS)
             assert shares == sorted(shares) and shares[-1] > 0.98
 
 

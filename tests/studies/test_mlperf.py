@@ -34,10 +34,10 @@ class Round:
 
     def add_training(self, name: str, system: dict[str, Any], seconds: list[float], status: str = "success") -> None:
         self.file(f"Maker/systems/{name}.json", json.dumps(system))
-        for at, one in enumerate(seconds):
+        for at, duration_s in enumerate(seconds):
             events = (
                 ("global_batch_size", 256, 0, {}), ("run_start", None, 1000, {}),
-                ("run_stop", None, 1000 + one * 1000, {"status": status}),
+                ("run_stop", None, 1000 + duration_s * 1000, {"status": status}),
             )  # fmt: skip
             lines = [
                 f"0: :::MLLOG {json.dumps({'key': key, 'value': value, 'time_ms': time, 'metadata': more})}"
@@ -66,11 +66,11 @@ class Round:
 
 
 def test_score_is_mean_without_fastest_and_slowest_run(tmp_path: Path) -> None:
-    made = Round(tmp_path, "training")
-    made.add_training("cpus", SYSTEM, [100, 110, 120, 500, 90])
-    made.file("Maker/results/cpus/bert/scaling.json", json.dumps({"scaling_factor": 1.1}))
-    made.add_training("gpus", GPU, [10, 11, 12])
-    cpus, gpus = made.records()
+    repo = Round(tmp_path, "training")
+    repo.add_training("cpus", SYSTEM, [100, 110, 120, 500, 90])
+    repo.file("Maker/results/cpus/bert/scaling.json", json.dumps({"scaling_factor": 1.1}))
+    repo.add_training("gpus", GPU, [10, 11, 12])
+    cpus, gpus = repo.records()
     assert float(cpus["value"]) == pytest.approx(1.1 * 110) and float(gpus["value"]) == pytest.approx(11)
     assert (float(cpus["low"]), float(cpus["high"]), cpus["runs"]) == (pytest.approx(110), pytest.approx(132), "5")
     assert (cpus["device"], cpus["cores"], cpus["cpus"]) == ("cpu", "224", "4")
@@ -79,38 +79,38 @@ def test_score_is_mean_without_fastest_and_slowest_run(tmp_path: Path) -> None:
 
 
 def test_only_work_with_cpu_results_counts(tmp_path: Path) -> None:
-    made = Round(tmp_path, "training")
-    made.add_training("gpus", GPU, [10, 11, 12])
-    assert made.records() == []
+    repo = Round(tmp_path, "training")
+    repo.add_training("gpus", GPU, [10, 11, 12])
+    assert repo.records() == []
 
 
 def test_failed_runs_open_division_and_other_accelerators_are_left_out(tmp_path: Path) -> None:
-    made = Round(tmp_path, "training")
-    made.add_training("cpus", SYSTEM, [100, 110, 120])
-    made.add_training("failed", GPU, [10, 11, 12], status="aborted")
-    made.add_training("open", {**GPU, "division": "open"}, [10, 11, 12])
-    made.add_training("slices", {**GPU, "accelerator_model_name": "NVIDIA A100 (1x1g.10gb MIG)"}, [10, 11, 12])
-    made.add_training("other", {**GPU, "accelerator_model_name": "Habana Gaudi2"}, [10, 11, 12])
-    assert [record["device"] for record in made.records()] == ["cpu"]
+    repo = Round(tmp_path, "training")
+    repo.add_training("cpus", SYSTEM, [100, 110, 120])
+    repo.add_training("failed", GPU, [10, 11, 12], status="aborted")
+    repo.add_training("open", {**GPU, "division": "open"}, [10, 11, 12])
+    repo.add_training("slices", {**GPU, "accelerator_model_name": "NVIDIA A100 (1x1g.10gb MIG)"}, [10, 11, 12])
+    repo.add_training("other", {**GPU, "accelerator_model_name": "Habana Gaudi2"}, [10, 11, 12])
+    assert [record["device"] for record in repo.records()] == ["cpu"]
 
 
 def test_inference_reads_valid_summaries(tmp_path: Path) -> None:
-    made = Round(tmp_path, "inference")
+    repo = Round(tmp_path, "inference")
     valid = "Samples per second: {}\nResult is : VALID\n"
-    made.add_inference("cpus", {**SYSTEM, "number_of_nodes": "1"}, valid.format(20))
-    made.add_inference(
+    repo.add_inference("cpus", {**SYSTEM, "number_of_nodes": "1"}, valid.format(20))
+    repo.add_inference(
         "gpus", {**GPU, "number_of_nodes": "1", "accelerator_memory_capacity": "81559 MiB"}, valid.format(1600)
     )
-    made.add_inference("broken", {**GPU, "number_of_nodes": "1"}, "Samples per second: 9\nResult is : INVALID\n")
+    repo.add_inference("broken", {**GPU, "number_of_nodes": "1"}, "Samples per second: 9\nResult is : INVALID\n")
     single = "90th percentile latency (ns) : 2000000\nResult is : VALID\n"
-    made.add_inference("one", {**GPU, "number_of_nodes": "1"}, single, "SingleStream")
-    found = {record["id"]: record for record in made.records()}
-    assert sorted(found) == [
+    repo.add_inference("one", {**GPU, "number_of_nodes": "1"}, single, "SingleStream")
+    records = {record["id"]: record for record in repo.records()}
+    assert sorted(records) == [
         "maker.cpus.resnet50.offline",
         "maker.gpus.resnet50.offline",
         "maker.one.resnet50.singlestream",
     ]
-    gpu, alone = found["maker.gpus.resnet50.offline"], found["maker.one.resnet50.singlestream"]
+    gpu, alone = records["maker.gpus.resnet50.offline"], records["maker.one.resnet50.singlestream"]
     assert (float(gpu["value"]), gpu["dtype"], gpu["unit"], gpu["memory_bytes"]) == (1600, "int8", "1/s", "81559000000")
     assert (float(alone["value"]), alone["measure"]) == (pytest.approx(0.002), "latency")
 
@@ -119,45 +119,45 @@ VALID = "Samples per second: {}\nResult is : VALID\n"
 
 
 def test_inference_reads_newer_rounds(tmp_path: Path) -> None:
-    made = Round(tmp_path, "inference")
-    made.add_inference("cpus", {**SYSTEM, "number_of_nodes": "1"}, VALID.format(20), newer=True)
-    made.add_inference("gpus", {**GPU, "number_of_nodes": "1"}, VALID.format(1600), scenario="offline", newer=True)
-    cpu, gpu = made.records()
+    repo = Round(tmp_path, "inference")
+    repo.add_inference("cpus", {**SYSTEM, "number_of_nodes": "1"}, VALID.format(20), newer=True)
+    repo.add_inference("gpus", {**GPU, "number_of_nodes": "1"}, VALID.format(1600), scenario="offline", newer=True)
+    cpu, gpu = repo.records()
     assert (cpu["device"], gpu["device"]) == ("cpu", "gpu") and cpu["setting"] == gpu["setting"]
     assert cpu["dtype"] == gpu["dtype"] == "int8"
 
 
 def test_untuned_code_and_gpus_listed_as_processors_are_left_out(tmp_path: Path) -> None:
-    made = Round(tmp_path, "inference")
-    made.add_inference("cpus", SYSTEM, VALID.format(20))
-    made.add_inference("box-reference-cpu-onnxruntime", SYSTEM, VALID.format(2))
-    made.add_inference("box-mlcommons_cpp-cpu-onnxruntime", SYSTEM, VALID.format(2))
-    made.add_inference("box-nvidia_original-gpu-tensorrt", SYSTEM, VALID.format(900))
-    made.add_inference("within", {**SYSTEM, "host_processor_model_name": "Synthetic Core [GPU]"}, VALID.format(100))
-    assert [record["id"] for record in made.records()] == ["maker.cpus.resnet50.offline"]
+    repo = Round(tmp_path, "inference")
+    repo.add_inference("cpus", SYSTEM, VALID.format(20))
+    repo.add_inference("box-reference-cpu-onnxruntime", SYSTEM, VALID.format(2))
+    repo.add_inference("box-mlcommons_cpp-cpu-onnxruntime", SYSTEM, VALID.format(2))
+    repo.add_inference("box-nvidia_original-gpu-tensorrt", SYSTEM, VALID.format(900))
+    repo.add_inference("within", {**SYSTEM, "host_processor_model_name": "Synthetic Core [GPU]"}, VALID.format(100))
+    assert [record["id"] for record in repo.records()] == ["maker.cpus.resnet50.offline"]
 
 
 def test_collection_is_read_without_formats(tmp_path: Path) -> None:
-    made = Round(tmp_path, "inference", "cm4mlperf-results")
-    told = {
+    repo = Round(tmp_path, "inference", "cm4mlperf-results")
+    base = {
         "Scenario": "Offline", "Organization": "Maker", "Model": "bert-99", "Availability": "available", "errors": 0,
         "inferred": 0, "Units": "Samples/s",
     }  # fmt: skip
-    cpus = {**SYSTEM, **told, "Platform": "cpus", "Result": 20, "Location": "closed/Maker/results/cpus/bert-99/Offline"}
-    gpus = {**GPU, **told, "Platform": "gpus", "Result": 1600, "Location": "closed/Maker/results/gpus/bert-99/Offline"}
+    cpus = {**SYSTEM, **base, "Platform": "cpus", "Result": 20, "Location": "closed/Maker/results/cpus/bert-99/Offline"}
+    gpus = {**GPU, **base, "Platform": "gpus", "Result": 1600, "Location": "closed/Maker/results/gpus/bert-99/Offline"}
     inferred = {**gpus, "inferred": 1, "Location": "closed/Maker/results/gpus/bert-98/Offline"}
     single = {**gpus, "Scenario": "SingleStream", "Units": "Latency (ms)", "Result": 2.5, "Location": "closed/single"}
     place = "experiment/mlperf-inference--v9.9--{}--closed--language-processing--offline/2024/cm-result.json"
-    made.file(place.format("datacenter"), json.dumps([cpus, gpus, inferred]))
-    made.file(place.format("edge"), json.dumps([gpus, single]))
-    made.file(place.format("datacenter").replace("v9.9", "v8.8"), json.dumps([cpus]))
-    found = {record["id"]: record for record in made.records("v9.9")}
-    assert {name: float(one["value"]) for name, one in found.items()} == {
+    repo.file(place.format("datacenter"), json.dumps([cpus, gpus, inferred]))
+    repo.file(place.format("edge"), json.dumps([gpus, single]))
+    repo.file(place.format("datacenter").replace("v9.9", "v8.8"), json.dumps([cpus]))
+    records = {record["id"]: record for record in repo.records("v9.9")}
+    assert {name: float(entry["value"]) for name, entry in records.items()} == {
         "maker.cpus.bert-99.offline": 20,
         "maker.gpus.bert-99.offline": 1600,
         "maker.gpus.bert-99.singlestream": 0.0025,
     }
-    gpu = found["maker.gpus.bert-99.offline"]
+    gpu = records["maker.gpus.bert-99.offline"]
     assert (gpu["dtype"], gpu["gpus"], gpu["setting"]) == ("", "16", "MLPerf Inference v9.9, closed, Offline, 99%")
     assert gpu["where"].endswith("gpus/bert-99/Offline") and "/cm4mlperf-results/blob/" in gpu["url"]
 

@@ -46,21 +46,21 @@ def accept_synthetic(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_random_differences_agree_at_the_level(tmp_path: Path) -> None:
-    found = products(make_summary(make_run(tmp_path, 1)), make_summary(make_run(tmp_path, 2)))
+    comparison = products(make_summary(make_run(tmp_path, 1)), make_summary(make_run(tmp_path, 2)))
     # If 400 points each agree with probability 95%, the share that agrees is in this range with probability 0.995.
-    assert 0.92 <= found["agrees"].mean() <= 0.98 and repeat.LEVEL < DECIDING
-    assert np.allclose(np.sqrt(found["low"] * found["high"]), found["ratio"])
+    assert 0.92 <= comparison["agrees"].mean() <= 0.98 and repeat.LEVEL < DECIDING
+    assert np.allclose(np.sqrt(comparison["low"] * comparison["high"]), comparison["ratio"])
 
 
 def test_common_drift_is_removed_and_single_drift_is_not(tmp_path: Path) -> None:
     first, second = make_summary(make_run(tmp_path, 1)), make_summary(make_run(tmp_path, 2, factor=1.5))
     alone = second["params"].str.contains('"m": 7,')
     second.loc[alone, ["estimate", "low", "high"]] *= 3
-    found = products(first, second)
-    assert found["agrees"].mean() < 0.05 and 0.92 <= found["agrees_beside"].mean() <= 0.98
-    assert not found.loc[found["params"].str.contains('"m": 7,'), "agrees_beside"].any() and alone.sum() == 1
-    assert found["ratio"].median() == pytest.approx(1.5, rel=0.02)
-    assert '"m": 7,' in repeat._summarise_experiment("gemm", found)["worst"]["params"]
+    comparison = products(first, second)
+    assert comparison["agrees"].mean() < 0.05 and 0.92 <= comparison["agrees_beside"].mean() <= 0.98
+    assert not comparison.loc[comparison["params"].str.contains('"m": 7,'), "agrees_beside"].any() and alone.sum() == 1
+    assert comparison["ratio"].median() == pytest.approx(1.5, rel=0.02)
+    assert '"m": 7,' in repeat._summarise_experiment("gemm", comparison)["worst"]["params"]
 
 
 def test_clock_ratio_is_reported(tmp_path: Path, accept_synthetic: None) -> None:
@@ -74,10 +74,10 @@ def test_counts_are_compared_relatively_and_shares_absolutely(tmp_path: Path) ->
         node = Factory(tmp_path / str(seed))("node-a", seed=seed)
         return make_summary(node.point("time-to-train", values, params={"job": "j"}, unit="1", spread=0.02).write())
 
-    found = repeat.compare_points(
+    comparison = repeat.compare_points(
         make_counts(1, steps=60.0, repeat_share=0.5), make_counts(2, steps=90.0, repeat_share=0.75)
     )
-    ratios = found.set_index("metric")["ratio"].to_dict()
+    ratios = comparison.set_index("metric")["ratio"].to_dict()
     assert ratios == {"repeat_share": pytest.approx(1.25, abs=0.03), "steps": pytest.approx(1.5, abs=0.05)}
 
 
@@ -86,8 +86,8 @@ def test_exact_values_agree_only_if_equal(tmp_path: Path, value: float, agrees: 
     first = make_summary(make_run(tmp_path, 1, points=1))
     second = first.copy()
     second.loc[second["experiment"] == "numerics", ["estimate", "low", "high"]] = value
-    found = repeat.compare_points(first, second)
-    assert found.loc[found["experiment"] == "numerics", "agrees"].tolist() == [agrees]
+    comparison = repeat.compare_points(first, second)
+    assert comparison.loc[comparison["experiment"] == "numerics", "agrees"].tolist() == [agrees]
 
 
 def test_table_is_printed_and_written_for_the_report(
@@ -104,9 +104,9 @@ def test_table_is_printed_and_written_for_the_report(
 
 
 def test_synthetic_data_and_other_machines_are_refused(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    one, other = make_run(tmp_path, 1, points=2), make_run(tmp_path, 2, points=2, name="node-b")
+    first, second = make_run(tmp_path, 1, points=2), make_run(tmp_path, 2, points=2, name="node-b")
     with pytest.raises(StudyError, match="synthetic"):
-        repeat.compare_runs(one, one)
+        repeat.compare_runs(first, first)
     request.getfixturevalue("accept_synthetic")
     with pytest.raises(StudyError, match=r"node-a.*node-b.*the same machine"):
-        repeat.compare_runs(one, other)
+        repeat.compare_runs(first, second)

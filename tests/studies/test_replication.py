@@ -63,13 +63,13 @@ def test_labelled_case_is_replicated(
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"labels": {"dtype": "int8"}}, "0 cases match, exactly one is needed"),
         ({"cases": [*CASES, CASES[0]]}, "2 cases match, exactly one is needed"),
         ({"part": "none"}, "has no part 'none'"),
     ],
 )
-def test_ambiguous_case_is_refused(replicate: Any, changed: dict[str, Any], said: str) -> None:
-    with pytest.raises(StudyError, match=said):
+def test_ambiguous_case_is_refused(replicate: Any, changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(StudyError, match=message):
         replicate(**changed)

@@ -14,9 +14,9 @@ from studies import scale
 
 def test_fleet_has_requested_nodes_and_series(tmp_path: Path) -> None:
     scale.write_fleet(tmp_path / "fleet", 3, 400)
-    found = read_nodes([tmp_path / "fleet"], allow_synthetic=True)
-    assert not found.refused
-    table = summarise(found.samples())
+    nodes = read_nodes([tmp_path / "fleet"], allow_synthetic=True)
+    assert not nodes.refused
+    table = summarise(nodes.samples())
     sizes = table.groupby("node").size()
     assert sizes.index.tolist() == [f"synthetic-{number:04d}" for number in range(3)]
     assert sizes.nunique() == 1 and 380 <= sizes.iloc[0] <= 400

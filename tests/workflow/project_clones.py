@@ -58,7 +58,7 @@ class Clone:
                 start_new_session=True,
                 # Restore the default actions, because a child inherits signals that `nohup` or a background shell
                 # ignores.
-                preexec_fn=lambda: [signal.signal(one, signal.SIG_DFL) for one in (signal.SIGINT, signal.SIGHUP)],
+                preexec_fn=lambda: [signal.signal(number, signal.SIG_DFL) for number in (signal.SIGINT, signal.SIGHUP)],
             )  # fmt: skip
 
     @property
@@ -83,9 +83,9 @@ class Clone:
     def rounds(self) -> dict[str, tuple[str, str]]:
         """Return the process and host of each finished round, by file name."""
         # Skip temporary files, which begin with a dot.
-        found = sorted(self.results.glob("nodes/*/[!.]*.parquet"))
-        told = [(path.name, *read_samples(path)) for path in found]
-        return {name: (str(table["run"].iloc[0]), str(about["host"])) for name, table, about in told}
+        paths = sorted(self.results.glob("nodes/*/[!.]*.parquet"))
+        rounds = [(path.name, *read_samples(path)) for path in paths]
+        return {name: (str(table["run"].iloc[0]), str(about["host"])) for name, table, about in rounds}
 
     def files(self) -> set[str]:
         """Return all files in the results."""
@@ -103,7 +103,7 @@ class Clone:
 
     def stages(self) -> list[str]:
         """Return the stages that are running, in the order of STAGES: one entry for each process."""
-        found = []
+        stages = []
         processes = list(self.processes())
         numbers = {process.pid: _command_line(process) for process in processes}
         for process in processes:
@@ -114,12 +114,12 @@ class Clone:
                     continue
             if words[:2] in (["-m", "experiments"], ["-m", "report"]) and "--id" not in words:
                 if any("/preliminary/" in word for word in words):
-                    found.append("preliminary")
+                    stages.append("preliminary")
                 elif "--round" in words:
-                    found.append(f"run {words[words.index('--round') + 1]}")
+                    stages.append(f"run {words[words.index('--round') + 1]}")
                 else:
-                    found.append(words[2])
-        return sorted((stage for stage in found if stage in STAGES), key=STAGES.index)
+                    stages.append(words[2])
+        return sorted((stage for stage in stages if stage in STAGES), key=STAGES.index)
 
     def end(self, head: subprocess.Popen[str], number: int, whole_group: bool) -> list[str]:
         """Send a signal to a command or its process group.

@@ -114,27 +114,27 @@ def cluster(folder: Path) -> Iterator[Cluster]:
         command = folder / "bin" / name
         command.write_text(f'#!/bin/sh\nSLURM_CONF={folder}/slurm.conf exec {shutil.which(name, path=_path())} "$@"\n')
         command.chmod(0o755)
-    made = Cluster(folder, {})
+    cluster = Cluster(folder, {})
     try:
         files = {"socket": "munge.socket", "key-file": "munge.key", "pid-file": "munge.pid", "log-file": "munge.log"}
         places = [f"--{option}={folder / name}" for option, name in {**files, "seed-file": "munge.seed"}.items()]
-        made.start("munged", "munged", "--foreground", "--force", *places)
-        made.start("slurmctld", "slurmctld", "-D", "-f", str(folder / "slurm.conf"))
+        cluster.start("munged", "munged", "--foreground", "--force", *places)
+        cluster.start("slurmctld", "slurmctld", "-D", "-f", str(folder / "slurm.conf"))
         for node in NODES:
-            made.start(node, "slurmd", "-D", "-N", node, "-f", str(folder / "slurm.conf"))
+            cluster.start(node, "slurmd", "-D", "-N", node, "-f", str(folder / "slurm.conf"))
         until = time.monotonic() + 60
-        while made.run_command("sinfo", "--noheader", "--states=idle", "--format=%D") != str(len(NODES)):
+        while cluster.run_command("sinfo", "--noheader", "--states=idle", "--format=%D") != str(len(NODES)):
             if time.monotonic() > until:
                 raise RuntimeError("\n".join(path.read_text()[-500:] for path in sorted(folder.glob("*.[lo]*[gt]"))))
             time.sleep(0.5)
-        yield made
+        yield cluster
     finally:
-        made.end()
+        cluster.end()
 
 
 def _free_ports(number: int) -> list[int]:
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
-    ports = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(number)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
     return ports

@@ -32,7 +32,7 @@ SERVER = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/usr/bin:/bin")
 def missing_programs() -> str:
     """List the missing programs; '' if none."""
     needed = {"sshd": SERVER, "ssh": shutil.which("ssh"), "ssh-keygen": shutil.which("ssh-keygen")}
-    return ", ".join(name for name, found in needed.items() if not found)
+    return ", ".join(name for name, path in needed.items() if not path)
 
 
 @contextmanager
@@ -42,8 +42,8 @@ def ssh_server(folder: Path) -> Iterator[str]:
     for name in ("host", "user"):
         words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name)]
         subprocess.run(words, check=True)
-    with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     (folder / "sshd.conf").write_text(CONF.format(port=port, folder=folder))
     if os.geteuid() == 0:
         # A server that root starts needs this folder, which Debian makes only when the service starts.

@@ -49,8 +49,8 @@ def bundle_contents() -> set[str]:
 def test_large_parts_are_optional(make_bundle: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert make_bundle("3.12") == 0
     assert bundle_contents() == {"connection_pool", "mlxtend", "snakemake", "uvicorn", "wgpu"}
-    said = {line[:14].strip(): float(line.split()[-2]) for line in capsys.readouterr().out.splitlines()}
-    assert said == {"the project": 10, "needed": 4, "serving": 4, "wgpu": 3, "build/bundle": 11, "together": 21}
+    sizes = {line[:14].strip(): float(line.split()[-2]) for line in capsys.readouterr().out.splitlines()}
+    assert sizes == {"the project": 10, "needed": 4, "serving": 4, "wgpu": 3, "build/bundle": 11, "together": 21}
     with_three = [word for part in ("polars", "onnx", "boosting") for word in ("--with", part)]
     assert make_bundle("3.12", "aarch64", *with_three, "--without", "wgpu") == 0
     assert bundle_contents() >= {"polars", "polars_runtime_32", "onnx", "ml_dtypes", "lightgbm"}
@@ -61,8 +61,8 @@ def test_large_parts_are_optional(make_bundle: Callable[..., int], capsys: pytes
 def test_bundle_over_limit_is_refused(make_bundle: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     assert make_bundle("3.12", "--limit", "22") == 0
     assert make_bundle("3.12", "--with", "polars", "--limit", "22") == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert "takes 10.0 MiB and the bundle 63.0, together 73.0 of at most 22" in said and said.endswith(
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "takes 10.0 MiB and the bundle 63.0, together 73.0 of at most 22" in message and message.endswith(
         "polars (52.0), serving (4.0), wgpu (3.0)"
     )
     assert list(Path("build").iterdir()) == []
@@ -81,8 +81,8 @@ def test_mistake_is_reported_in_one_line(
     words: str, says: str, make_bundle: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert make_bundle(*words.split()) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert says in told
+    (message,) = capsys.readouterr().err.splitlines()
+    assert says in message
     assert not Path("build").exists()
 
 
@@ -102,16 +102,16 @@ def test_pip_failure_is_reported_and_leaves_no_bundle(
     (tmp_path / "constraints.txt").touch()
     subprocess.run(["git", "init", "-q"], check=True)
     assert run_command(bundle.main, ["3.12"]) == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert "No matching distribution found for connection_pool" in told
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "No matching distribution found for connection_pool" in message
     assert list(Path("build").iterdir()) == []
 
 
 def test_missing_bundle_is_reported(clone: Clone) -> None:
     clone.extra["PATH"] = "/usr/bin:/bin"
-    said = clone.run("bash", "workflow/measure-offline.sh")
-    assert said.returncode == 2
-    assert said.stderr == "error: build/bundle: no such folder: workflow/bundle.sh makes it, where there is a network\n"
+    run = clone.run("bash", "workflow/measure-offline.sh")
+    assert run.returncode == 2
+    assert run.stderr == "error: build/bundle: no such folder: workflow/bundle.sh makes it, where there is a network\n"
 
 
 def test_interrupted_install_is_repeated(clone: Clone) -> None:
@@ -144,8 +144,8 @@ def test_vulkan_loader_is_used_if_system_lacks_it(there: bool, clone: Clone) -> 
     (clone.path / "python").write_text(f"#!/bin/sh\nexit {0 if there else 1}\n")
     (clone.path / "python").chmod(0o755)
     clone.extra |= {"PYTHON": str(clone.path / "python"), "LD_LIBRARY_PATH": "/theirs"}
-    said = clone.run("bash", "-euo", "pipefail", "-c", ". workflow/offline.sh && echo $LD_LIBRARY_PATH")
-    assert said.stdout == ("/theirs\n" if there else f"{clone.path}/build/bundle/lib:/theirs\n"), said.stderr
+    run = clone.run("bash", "-euo", "pipefail", "-c", ". workflow/offline.sh && echo $LD_LIBRARY_PATH")
+    assert run.stdout == ("/theirs\n" if there else f"{clone.path}/build/bundle/lib:/theirs\n"), run.stderr
 
 
 def test_vulkan_loader_is_extracted_from_package(
@@ -167,5 +167,5 @@ def test_vulkan_loader_is_extracted_from_package(
     assert Path("build/bundle/lib/libvulkan.so.1").is_file()
     capsys.readouterr()
     assert make_bundle("3.12", "aarch64", "--with", "vulkan") == 2
-    (told,) = capsys.readouterr().err.splitlines()
-    assert "no libvulkan1:arm64" in told and "leave that part out" in told
+    (message,) = capsys.readouterr().err.splitlines()
+    assert "no libvulkan1:arm64" in message and "leave that part out" in message

@@ -55,11 +55,11 @@ def test_changed_sweep_is_measured_again(study: Study) -> None:
 def test_second_run_is_refused_and_results_name_is_quoted(study: Study) -> None:
     assert study.refused.returncode != 0
     assert "error: another run is at work in " in study.refused.stderr
-    assert not [one for one in ("one", "two") if (study.clone.path / one).exists()]
+    assert not [name for name in ("one", "two") if (study.clone.path / name).exists()]
 
 
 def test_console_shows_one_line_per_stage_and_result(study: Study) -> None:
-    said = study.clone.output
+    output = study.clone.output
     # Jobs that end during an interrupt are kept but not printed, so round 2 prints only the experiment that was
     # changed.
     order = [
@@ -76,10 +76,10 @@ def test_console_shows_one_line_per_stage_and_result(study: Study) -> None:
         "rendering the report",
         f"report: {RESULTS}/report/index.html",
     ]
-    places = [said.find(words) for words in order]
-    assert -1 not in places and places == sorted(places), said
+    places = [output.find(words) for words in order]
+    assert -1 not in places and places == sorted(places), output
     for noise in ("rule measure:", "jobid", "steps (", "\r"):
-        assert noise not in said
+        assert noise not in output
 
 
 def test_preliminary_page_is_marked_and_removed(study: Study) -> None:
@@ -111,9 +111,9 @@ def test_report_has_claim_pages_pdf_and_site(study: Study) -> None:
 
 
 def test_lint_finds_only_missing_intervals(study: Study) -> None:
-    said = (study.clone.results / "lint.txt").read_text().splitlines()
+    lint = (study.clone.results / "lint.txt").read_text().splitlines()
     # On a busy machine, a point may have a single round and thus no interval. All other faults are bugs.
-    assert said and [line for line in said if "no fault" not in line and not line.startswith("ratio-interval: ")] == []
+    assert lint and [line for line in lint if "no fault" not in line and not line.startswith("ratio-interval: ")] == []
 
 
 def test_machine_is_judged_with_published_ones(study: Study) -> None:
@@ -178,18 +178,18 @@ def minimal_python(folder: Path) -> Path:
     """Make a Python environment with only the packages that a machine without a network is expected to have."""
     venv.create(folder, symlinks=True)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    asked, seen = ["pip", "torch", "numpy", "pandas", "pyarrow", "numba", "scikit-learn"], set[str]()
-    while asked:
-        name = canonicalize_name(asked.pop())
+    names, seen = ["pip", "torch", "numpy", "pandas", "pyarrow", "numba", "scikit-learn"], set[str]()
+    while names:
+        name = canonicalize_name(names.pop())
         if name in seen:
             continue
         seen.add(name)
-        found = distribution(name)
-        for top in {file.parts[0] for file in found.files or [] if file.parts[0] != ".."} - {"__pycache__"}:
+        package = distribution(name)
+        for top in {file.parts[0] for file in package.files or [] if file.parts[0] != ".."} - {"__pycache__"}:
             if not (packages / top).exists():
-                (packages / top).symlink_to(Path(str(found.locate_file(top))))
-        needs = [Requirement(text) for text in found.requires or []]
-        asked += [need.name for need in needs if not need.marker or need.marker.evaluate({"extra": ""})]
+                (packages / top).symlink_to(Path(str(package.locate_file(top))))
+        needs = [Requirement(text) for text in package.requires or []]
+        names += [need.name for need in needs if not need.marker or need.marker.evaluate({"extra": ""})]
     return folder / "bin"
 
 
@@ -197,10 +197,10 @@ def minimal_python(folder: Path) -> Path:
 def test_measuring_needs_only_bundle_and_installed_packages(clone: Clone, tmp_path: Path) -> None:
     version = platform.python_version().rpartition(".")[0]
     small = ("--without", "serving", "--without", "wgpu")
-    made = clone.run("bash", "workflow/bundle.sh", version, platform.machine(), *small)
-    if "No matching distribution found for" in made.stderr:
+    bundle_process = clone.run("bash", "workflow/bundle.sh", version, platform.machine(), *small)
+    if "No matching distribution found for" in bundle_process.stderr:
         skip_without("no package index can be reached")
-    assert made.returncode == 0, made.stderr
+    assert bundle_process.returncode == 0, bundle_process.stderr
     (clone.path / "mine.yaml").write_text(
         kill_and_resume.PRESET.replace("rounds: 3", "rounds: 1").replace("point_s: 0.5", "point_s: 0.05")
     )
@@ -238,17 +238,20 @@ def test_several_machines_are_measured_despite_one_failure(clone: Clone) -> None
     words = configure_machines(clone, "  amber: {}\n  basil: {}\n  cedar: {require: gpu}\n", point_s="0.05")
     once = clone.snakemake(*words, "--", "results/data/nodes.json")
     assert once.returncode == 2
-    (said,) = [line for line in once.stderr.splitlines() if line.startswith("error:")]
-    assert "not measured: cedar: error: gpu profile: no GPU found" in said and "(the others are in the report" in said
+    (message,) = [line for line in once.stderr.splitlines() if line.startswith("error:")]
+    assert (
+        "not measured: cedar: error: gpu profile: no GPU found" in message
+        and "(the others are in the report" in message
+    )
     before = {machine: clone.machine(machine).rounds for machine in ("amber", "basil")}
     assert all(set(rounds) == TWO for rounds in before.values())
     # The two nodes come from independent runs on one host.
     runs = [run for rounds in before.values() for run, _ in rounds.values()]
     assert len(set(runs)) == 4 and len({host for rounds in before.values() for _, host in rounds.values()}) == 1
-    told = (clone.results / "data/nodes.json").read_text(encoding="utf-8")
-    own = [node["id"] for node in json.loads(told) if node["source"] == "results/nodes"]
+    nodes_json = (clone.results / "data/nodes.json").read_text(encoding="utf-8")
+    own = [node["id"] for node in json.loads(nodes_json) if node["source"] == "results/nodes"]
     assert len(set(own)) == 2 and len({kind_of_node(name) for name in own}) == 1
-    assert not re.search("amber|basil|cedar", told), "names of machines"
+    assert not re.search("amber|basil|cedar", nodes_json), "names of machines"
     files = [path.read_bytes() for name in before for path in clone.machine(name).results.glob("nodes/*/*")]
     assert len(files) == 2 * 3
     assert not any(str(clone.path).encode() in content for content in files), "whole paths"

@@ -12,18 +12,18 @@ from tests.workflow.project_clones import Clone, clone_into
 @pytest.fixture(scope="module")
 def unmeasured_clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
     """Make a clone for tests that measure nothing."""
-    made = clone_into(tmp_path_factory.mktemp("untouched") / "a clone")
-    (made.path / "small.yaml").write_text(kill_and_resume.PRESET.replace("- grid", "- value: 1\n        grid"))
-    (made.path / "typo.yaml").write_text(kill_and_resume.PRESET.replace("llvm", "lvm"))
-    (made.path / "option.yaml").write_text("machines: {a: {ssh: -oProxyCommand=touch}}")
-    (made.path / "machine.yaml").write_text("machines: {a: {preset: ~nobody-here/x.yaml}}")
-    made.extra["HOME"] = str(made.path / "home")
-    (made.path / "occupied").write_text("a file")
-    return made
+    clone = clone_into(tmp_path_factory.mktemp("untouched") / "a clone")
+    (clone.path / "small.yaml").write_text(kill_and_resume.PRESET.replace("- grid", "- value: 1\n        grid"))
+    (clone.path / "typo.yaml").write_text(kill_and_resume.PRESET.replace("llvm", "lvm"))
+    (clone.path / "option.yaml").write_text("machines: {a: {ssh: -oProxyCommand=touch}}")
+    (clone.path / "machine.yaml").write_text("machines: {a: {preset: ~nobody-here/x.yaml}}")
+    clone.extra["HOME"] = str(clone.path / "home")
+    (clone.path / "occupied").write_text("a file")
+    return clone
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "error"),
     [
         ("prset=quick", "configuration: prset: unknown key. Allowed: preset,"),
         ("budget_min=nan", "configuration: budget_min: not a finite number"),
@@ -43,10 +43,10 @@ def unmeasured_clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
         ("--cores 0", "--cores 0: measuring needs at least 1"),
     ],
 )
-def test_mistakes_are_reported_before_measuring(unmeasured_clone: Clone, words: str, said: str) -> None:
+def test_mistakes_are_reported_before_measuring(unmeasured_clone: Clone, words: str, error: str) -> None:
     refused = unmeasured_clone.snakemake(*([] if words.startswith("--") else ["--config"]), *words.split())
     assert refused.returncode == 2
-    assert refused.stderr.splitlines()[-1].startswith(f"error: {said}".replace("HOME", unmeasured_clone.extra["HOME"]))
+    assert refused.stderr.splitlines()[-1].startswith(f"error: {error}".replace("HOME", unmeasured_clone.extra["HOME"]))
     assert "Traceback" not in refused.stderr
     assert not (unmeasured_clone.path / "results").exists()
 
@@ -65,12 +65,12 @@ def test_gpu_profile_stops_without_gpu(clone: Clone) -> None:
     assert clone.rounds == {}
 
 
-@pytest.mark.parametrize(("options", "said"), [("ro", "cannot be written"), ("size=1m", "a run needs 300 MB")])
-def test_unusable_results_folder_is_one_error(clone: Clone, options: str, said: str) -> None:
+@pytest.mark.parametrize(("options", "error"), [("ro", "cannot be written"), ("size=1m", "a run needs 300 MB")])
+def test_unusable_results_folder_is_one_error(clone: Clone, options: str, error: str) -> None:
     with mount_tmpfs(clone.path / "small", options) as done:
         if not done:
             pytest.skip("mounting a small file system needs root")
         refused = clone.snakemake("--config", "results=small/results")
     assert refused.returncode != 0
-    assert "error: small/results: " in refused.stderr and said in refused.stderr
+    assert "error: small/results: " in refused.stderr and error in refused.stderr
     assert "Traceback" not in refused.stderr

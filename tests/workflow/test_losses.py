@@ -60,8 +60,8 @@ def test_unusable_plan_or_record_is_none(text: str, tmp_path: Path) -> None:
 def test_is_measured_needs_sealed_node_with_all_rounds(tmp_path: Path) -> None:
     folder = tmp_path / RECORD["id"]
     assert not is_measured(tmp_path)
-    asked = {"gemm.cpu": {"predicted_s": [9.0], "left_out": {}}}
-    write_node(folder / "node.json", {**RECORD, "jobs": asked})
+    jobs = {"gemm.cpu": {"predicted_s": [9.0], "left_out": {}}}
+    write_node(folder / "node.json", {**RECORD, "jobs": jobs})
     assert not is_measured(tmp_path)
     path = Path(write_round(folder, NAME, 7))
     assert is_measured(tmp_path)

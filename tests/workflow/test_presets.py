@@ -37,8 +37,10 @@ def families(of: set[tuple[str, int]]) -> set[str]:
 @pytest.mark.parametrize("preset", [path.stem for path in PRESETS.glob("*.yaml")])
 def test_energy_claims_have_long_enough_points_on_both_devices(preset: str) -> None:
     claims, content = read_claims(ROOT / "report/claims", read_reference(ROOT / "data/reference")), read_preset(preset)
-    asked = {part.quantity for claim in claims for part in claim.parts if part.quantity.startswith("energy.")}
-    needed = {name for one in asked for name in quantities()[one].experiments}
+    energy_quantities = {
+        part.quantity for claim in claims for part in claim.parts if part.quantity.startswith("energy.")
+    }
+    needed = {name for quantity in energy_quantities for name in quantities()[quantity].experiments}
     assert needed == {"training"}
     if "training" not in content["experiments"]:
         return

@@ -86,8 +86,8 @@ def test_file_has_one_line_per_stage_with_time_left(tmp_path: Path) -> None:
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "index.html").touch()
     (tmp_path / "report" / "report.pdf").touch()
-    said = Run(tmp_path, io.StringIO()).run_study().splitlines()
-    words = [line.partition("] ")[2].strip() for line in said]
+    lines = Run(tmp_path, io.StringIO()).run_study().splitlines()
+    words = [line.partition("] ")[2].strip() for line in lines]
     assert words == [
         "measuring, round 1 of 2",
         NOTE,
@@ -103,10 +103,10 @@ def test_file_has_one_line_per_stage_with_time_left(tmp_path: Path) -> None:
     ]
     # The first prediction is 4 x 5 s for measuring and 15 s for judging. The first job takes twice the predicted 5 s,
     # so the prediction for the other three then doubles to 3 x 10 s.
-    assert said[0].startswith("[  0%, 35 s left] ")
-    assert said[2].startswith("[ 18%, 45 s left] ")
-    assert said[-1].startswith("[100%, 0 s left] ")
-    assert "\r" not in "".join(said)
+    assert lines[0].startswith("[  0%, 35 s left] ")
+    assert lines[2].startswith("[ 18%, 45 s left] ")
+    assert lines[-1].startswith("[100%, 0 s left] ")
+    assert "\r" not in "".join(lines)
 
 
 def test_terminal_has_one_bar(tmp_path: Path) -> None:
@@ -128,11 +128,11 @@ def test_failure_shows_log_end_and_log_paths(tmp_path: Path) -> None:
     log.write_text("\n".join(f"line {number}" for number in range(99)) + "\nerror: no such preset\n")
     run.log(LogEvent.ERROR, "RuleException:\nCalledProcessError in file …", logging.ERROR, exception="RuleException")
     run.fail(log, "Exiting because a job execution failed. Look above for error messages")
-    said = run.stream.getvalue()
-    assert f"failed: measure gemm on cpu, round 1; the end of its log, {log}:" in said
-    assert "  error: no such preset\n" in said and "line 98" in said and "line 2\n" not in said
-    assert f"Logs: {tmp_path}/logs and own.log" in said and "the same command goes on" in said
-    assert "RuleException" not in said and "WorkflowError" not in said and "Exiting" not in said
+    output = run.stream.getvalue()
+    assert f"failed: measure gemm on cpu, round 1; the end of its log, {log}:" in output
+    assert "  error: no such preset\n" in output and "line 98" in output and "line 2\n" not in output
+    assert f"Logs: {tmp_path}/logs and own.log" in output and "the same command goes on" in output
+    assert "RuleException" not in output and "WorkflowError" not in output and "Exiting" not in output
 
 
 def test_interrupt_is_one_line(tmp_path: Path) -> None:
@@ -151,8 +151,8 @@ def test_unknown_record_falls_back_to_snakemake(tmp_path: Path) -> None:
     run.begin()
     run.log(LogEvent.JOB_INFO, "a job of a later Snakemake")
     run.log(None, "no space left\n", logging.ERROR)
-    said = run.stream.getvalue().splitlines()
-    assert said == ["no run: your workflow is in a good condition!", "a job of a later Snakemake", "no space left"]
+    lines = run.stream.getvalue().splitlines()
+    assert lines == ["no run: your workflow is in a good condition!", "a job of a later Snakemake", "no space left"]
 
 
 def test_paused_run_is_not_taken_for_slow(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,9 +162,9 @@ def test_paused_run_is_not_taken_for_slow(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(progress, "logger", logger)
     clock = RunningTime()
     monkeypatch.setattr(progress, "RunningTime", lambda tick_s: clock)
-    asked = dict.fromkeys(("verbose", "printshellcmds", "quiet", "debug_dag", "dryrun", "log_handler_settings"))
+    flags = dict.fromkeys(("verbose", "printshellcmds", "quiet", "debug_dag", "dryrun", "log_handler_settings"))
     workflow = SimpleNamespace(
-        output_settings=SimpleNamespace(**asked), is_main_process=True, logger_manager=SimpleNamespace(get_logfile=list)
+        output_settings=SimpleNamespace(**flags), is_main_process=True, logger_manager=SimpleNamespace(get_logfile=list)
     )
     progress.replace_console(workflow, lambda: "results")
     begun = taken[0]._clock()

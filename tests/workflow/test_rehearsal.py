@@ -78,10 +78,10 @@ def test_rented_gpu_is_measured_despite_interrupt_and_faults(tmp_path: Path) -> 
         there = set(table[["backend", "dtype", "threads", "params"]].itertuples(index=False, name=None))
         assert there == {tuple(point.columns.values()) for point in job.round_points(number)}
 
-    told = format_outcomes([node])
+    outcomes = format_outcomes([node])
     # On a busy machine, other points may time out, too.
-    lost = set(re.findall(r"^ +\d+  (\S+) on \S+: (?!timeout)", told, re.MULTILINE))
-    assert lost == {SPOILT["CRASH"], SPOILT["NONSENSE"]}, told
+    lost = set(re.findall(r"^ +\d+  (\S+) on \S+: (?!timeout)", outcomes, re.MULTILINE))
+    assert lost == {SPOILT["CRASH"], SPOILT["NONSENSE"]}, outcomes
     for experiment, words in (
         ("parallelism", "was ended by SIGKILL"),
         ("numerics", "timeout: no answer within"),
@@ -89,7 +89,7 @@ def test_rented_gpu_is_measured_despite_interrupt_and_faults(tmp_path: Path) -> 
         ("content", "is not a time"),
         ("content", "sent a line that is not a JSON object"),
     ):
-        assert re.search(rf"{experiment} on cuda:0: .*{words}", told), told
+        assert re.search(rf"{experiment} on cuda:0: .*{words}", outcomes), outcomes
     gather([node.parent], tmp_path / "data", allow_synthetic=True)
     dataset = read_dataset(tmp_path / "data", read_reference(REFERENCE))
     document = judge(dataset, tmp_path / "verdicts.json", allow_synthetic=True)

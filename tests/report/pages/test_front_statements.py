@@ -84,9 +84,9 @@ def test_mistake_is_reported_with_its_line(tmp_path: Path, declared: dict[str, A
 @given(st.sampled_from(DECIDED), st.lists(st.sets(st.sampled_from(DECIDED), min_size=1)))
 def test_first_statement_whose_conditions_hold_is_used(verdict: str, accepted: list[set[str]]) -> None:
     text = statements_for(make_claim("W29", verdict)).first_that_holds(
-        [{"when": {"W29": sorted(some)}, "says": f"Statement {index}."} for index, some in enumerate(accepted)]
+        [{"when": {"W29": sorted(verdicts)}, "says": f"Statement {index}."} for index, verdicts in enumerate(accepted)]
     )
-    matching = [index for index, some in enumerate(accepted) if verdict in some]
+    matching = [index for index, verdicts in enumerate(accepted) if verdict in verdicts]
     assert text == (f"Statement {matching[0]}." if matching else None)
 
 

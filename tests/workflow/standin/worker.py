@@ -46,14 +46,14 @@ def answer_point(order: dict[str, Any], now: float) -> tuple[dict[str, Any], flo
     """
     name, params, policy = order["experiment"], order["params"], order["policy"]
     kind = "cpu" if order["device"] == "cpu" else "gpu"
-    said = [os.environ["STANDIN_HOST"], os.environ["STANDIN_ROUND"], name, json.dumps(params, sort_keys=True)]
-    chance = random.Random("/".join(said))
+    seed_parts = [os.environ["STANDIN_HOST"], os.environ["STANDIN_ROUND"], name, json.dumps(params, sort_keys=True)]
+    chance = random.Random("/".join(seed_parts))
     call_s, flop, moved = call_cost(name, kind, params)
-    told = {"status": "ok", "reason": "ok", "parts": [], "observed": {}, "flop": flop, "bytes": moved,
+    answer = {"status": "ok", "reason": "ok", "parts": [], "observed": {}, "flop": flop, "bytes": moved,
             "error": 1e-9, "tolerance": 1e-6}  # fmt: skip
     if call_s is None:
-        told["observed"] = {"spread_ulp": (3.0, "1"), "differing_share": (0.4, "1")}
-        return told, SET_UP_S
+        answer["observed"] = {"spread_ulp": (3.0, "1"), "differing_share": (0.4, "1")}
+        return answer, SET_UP_S
     warm_up_s, room = WARM_UP * policy["budget_s"], TIMED * policy["budget_s"]
     number = max(1, min(SAMPLES, int(policy["max_samples"]), int(room / call_s)))
     calls = max(1, int(room / number / call_s))
@@ -64,14 +64,14 @@ def answer_point(order: dict[str, Any], now: float) -> tuple[dict[str, Any], flo
     reading = {**vars(Reading(begun)), "other_load": 0.001, "steal": 0.0}
     if kind == "gpu":
         reading |= {"clock_mhz": 1800.0, "temperature_c": 50.0, "power_w": 640.0, "utilisation": 1.0}
-    told["parts"] = [
+    answer["parts"] = [
         {
             "status": "ok", "series": [{"metric": "time", "unit": "s", "values": values}], "energy": None,
             "stop_reason": "converged", "readings": [reading] * number, "calls": calls, "warmup_s": warm_up_s,
             "timed_s": calls * sum(values), "flop": flop, "bytes": moved,
         }
     ]  # fmt: skip
-    return told, SET_UP_S + warm_up_s + calls * sum(values)
+    return answer, SET_UP_S + warm_up_s + calls * sum(values)
 
 
 def spoil_answer(answer: dict[str, Any], experiment: str, number: int) -> Any:
