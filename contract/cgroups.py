@@ -43,7 +43,7 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ()
-    found: list[Path] = []
+    folders: list[Path] = []
     for line in lines:
         _, controllers, place = (*line.split(":", 2), "", "")[:3]
         if controllers and controller not in controllers.split(","):
@@ -59,8 +59,8 @@ def cgroup_folders(root: Path = ROOT, controller: str = "cpu") -> tuple[Path, ..
         # is too long.
         inner = next((folder for folder in places if os.path.isdir(folder)), root)  # noqa: PTH112
         levels = [folder for folder in (inner, *inner.parents) if root / "sys/fs" in folder.parents]
-        found += [folder for folder in levels if any(folder.glob(f"{controller}.*"))]
-    return tuple(dict.fromkeys(found))
+        folders += [folder for folder in levels if any(folder.glob(f"{controller}.*"))]
+    return tuple(dict.fromkeys(folders))
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:

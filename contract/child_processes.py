@@ -65,14 +65,14 @@ def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, signal.default_int_handler)
     # A thread waits for signals, because Python runs signal handlers only after a running library call has returned.
-    told, tell = os.pipe()
-    os.set_blocking(tell, False)
-    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-    threading.Thread(target=_forward_signals, args=(told, coordinator, grace_s), daemon=True).start()
+    read_end, write_end = os.pipe()
+    os.set_blocking(write_end, False)
+    signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
+    threading.Thread(target=_forward_signals, args=(read_end, coordinator, grace_s), daemon=True).start()
 
 
-def _forward_signals(told: int, coordinator: int, grace_s: float | None) -> None:
-    if not _wait_for_signal(told, coordinator):
+def _forward_signals(read_end: int, coordinator: int, grace_s: float | None) -> None:
+    if not _wait_for_signal(read_end, coordinator):
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
     _signal_children(signal.SIGTERM)
     if grace_s is None:
@@ -91,10 +91,10 @@ def _signal_children(number: int) -> None:
             child.send_signal(number)
 
 
-def _wait_for_signal(told: int, coordinator: int) -> bool:
+def _wait_for_signal(read_end: int, coordinator: int) -> bool:
     """Wait until a signal arrives (True) or the coordinator ends (False)."""
     with selectors.DefaultSelector() as selector:
-        selector.register(told, selectors.EVENT_READ)
+        selector.register(read_end, selectors.EVENT_READ)
         with suppress(OSError):
             if coordinator and sys.platform == "linux":
                 # A pidfd becomes readable when the coordinator ends, so no polling is needed.
@@ -102,9 +102,9 @@ def _wait_for_signal(told: int, coordinator: int) -> bool:
                 coordinator = 0
         while True:
             for key, _ in selector.select(_POLL_S if coordinator else None):
-                if key.fd != told:
+                if key.fd != read_end:
                     return False
-                if os.read(told, 1)[0] in _SIGNALS:
+                if os.read(read_end, 1)[0] in _SIGNALS:
                     return True
             if coordinator:
                 import psutil
@@ -157,19 +157,19 @@ def worker_pool(workers: int, context: Any) -> Iterator[ProcessPoolExecutor]:
     """Open a process pool whose workers end with this process."""
     from concurrent.futures import ProcessPoolExecutor
 
-    held: set[signal.Signals] = {signal.SIGINT} if os.name == "posix" else set()
+    blocked_signals: set[signal.Signals] = {signal.SIGINT} if os.name == "posix" else set()
     with ProcessPoolExecutor(workers, context, initializer=end_with_parent) as processes:
         # Block SIGINT. The workers inherit the block, so that only this process reports Ctrl-C.
-        if held:
-            held -= set(signal.pthread_sigmask(signal.SIG_BLOCK, held))
+        if blocked_signals:
+            blocked_signals -= set(signal.pthread_sigmask(signal.SIG_BLOCK, blocked_signals))
         try:
             yield processes
         except BaseException:
             processes.shutdown(wait=False, cancel_futures=True)
             raise
         finally:
-            if held:
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, held)
+            if blocked_signals:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, blocked_signals)
 
 
 def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) -> Iterator[R]:
@@ -184,9 +184,9 @@ def map_parallel(work: Callable[..., R], *parts: Sequence[Any], processes: int) 
     try:
         if processes > 1:
             with worker_pool(processes, multiprocessing.get_context("spawn")) as workers:
-                made = workers.map(work, *parts)
+                results = workers.map(work, *parts)
                 begun = True
-                yield from made
+                yield from results
                 return
     except (OSError, ImportError, NotImplementedError) as refusal:
         if begun:
@@ -213,8 +213,8 @@ def run_program(words: Sequence[str], **options: Any) -> subprocess.CompletedPro
     with session(
         words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8", errors="replace", **options
     ) as child:
-        said, complained = child.communicate()
-    return subprocess.CompletedProcess(words, child.returncode, said, complained)
+        stdout, stderr = child.communicate()
+    return subprocess.CompletedProcess(words, child.returncode, stdout, stderr)
 
 
 @contextmanager

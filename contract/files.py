@@ -69,8 +69,8 @@ def atomic_path(path: Path | str) -> Iterator[Path]:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent.glob(f".{glob.escape(path.name)}.????????{glob.escape(path.suffix)}"))
-    made, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(made)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(descriptor)
     handle = acquire_lock(name)
     # mkstemp lets only the owner read the file. Give the file the permissions from the umask instead.
     umask = os.umask(0)
@@ -105,13 +105,13 @@ def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
         if not in_lines:
             file.write(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
             return
-        for at, (name, one) in enumerate(value.items()):
+        for at, (name, member) in enumerate(value.items()):
             file.write(f"{',' if at else '{'}\n {_encode(name)}: ")
-            if isinstance(one, list) and one:
-                file.writelines(f"{',' if n else '['}\n  {_encode(item)}" for n, item in enumerate(one))
+            if isinstance(member, list) and member:
+                file.writelines(f"{',' if n else '['}\n  {_encode(item)}" for n, item in enumerate(member))
                 file.write("\n ]")
             else:
-                file.write(_encode(one))
+                file.write(_encode(member))
         file.write("\n}\n")
 
 

@@ -225,12 +225,12 @@ def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]
     The list is empty for a record without `jobs`. files: names of the existing round files.
     """
     there = {name.removesuffix(".parquet") for name in files}
-    asked = (
+    planned = (
         f"{name}.{number}"
         for name, job in record.get("jobs", {}).items()
         for number in range(1, len(job["predicted_s"]) + 1)
     )
-    return [name for name in asked if name not in there]
+    return [name for name in planned if name not in there]
 
 
 def parse_job_name(name: str) -> tuple[str, str]:

@@ -88,10 +88,10 @@ def round_file_name(experiment: str, device: str, number: int) -> str:
 def check_round(path: Path) -> None:
     """Check that a file holds samples of exactly the round that its name states. Raises StudyError."""
     contents = sample_table.load_samples(path)[0].select(["experiment", "device", "round"])
-    held = {round_file_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
-    if held != {path.name}:
+    names = {round_file_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
+    if names != {path.name}:
         raise StudyError(
-            f"{path}: holds {truncate(', '.join(sorted(held)) or 'no round')}, which contradicts its file name"
+            f"{path}: holds {truncate(', '.join(sorted(names)) or 'no round')}, which contradicts its file name"
         )
 
 
@@ -120,15 +120,15 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
     for name, data in files.items():
         _check_size(name, len(data))
     manifest = json.dumps(make_manifest(files), indent=1, ensure_ascii=False).encode()
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, data in ((MANIFEST, manifest), *sorted(files.items())):
             # Set fixed values in the fields that would otherwise depend on the system or the Python version.
             member = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
             member.create_system, member.create_version, member.extract_version = 3, 20, 20
             member.external_attr = (stat.S_IFREG | 0o644) << 16
             archive.writestr(member, data)
-    whole = made.getvalue()
+    whole = buffer.getvalue()
     if len(whole) > MOST_BYTES:
         raise StudyError(f"is {len(whole):,} bytes in all (limit for a pack: {MOST_BYTES:,})")
     return whole
@@ -160,34 +160,34 @@ def _parse_pack(data: bytes) -> Pack:
     files = _read_members(data)
     if MANIFEST not in files:
         raise StudyError(f"holds no {MANIFEST}: it is not a pack. Make one with `python -m experiments pack`")
-    given = parse_json(files.pop(MANIFEST), MANIFEST)
-    version = given.get("pack") if isinstance(given, dict) else None
+    manifest = parse_json(files.pop(MANIFEST), MANIFEST)
+    version = manifest.get("pack") if isinstance(manifest, dict) else None
     if version != VERSION:
         raise StudyError(
             f"{MANIFEST}: a pack of version {truncate(repr(version), 40)}, this program reads version {VERSION}: "
             "use the matching release, or pack the node again"
         )
-    check_document(given, SCHEMA, MANIFEST)
-    _check_names(given["files"])
-    for name in given["files"]:
+    check_document(manifest, SCHEMA, MANIFEST)
+    _check_names(manifest["files"])
+    for name in manifest["files"]:
         if name not in files:
             raise StudyError(f"{name}: is in the manifest but not in the pack: {_AGAIN}")
     for name, contents in files.items():
-        if name not in given["files"]:
+        if name not in manifest["files"]:
             raise StudyError(f"{name}: is in the pack but not in its manifest: {_AGAIN}")
-        said = given["files"][name]
-        if said["bytes"] != len(contents) or said["sha256"] != hashlib.sha256(contents).hexdigest():
+        entry = manifest["files"][name]
+        if entry["bytes"] != len(contents) or entry["sha256"] != hashlib.sha256(contents).hexdigest():
             raise StudyError(f"{name}: differs from the size or digest in the manifest: {_AGAIN}")
-    made = make_manifest(files)
-    for key, value in made.items():
-        if given[key] != value:
-            raise StudyError(f"{MANIFEST}: says {key} {given[key]!r}, and the node's record says {value!r}")
+    expected = make_manifest(files)
+    for key, value in expected.items():
+        if manifest[key] != value:
+            raise StudyError(f"{MANIFEST}: says {key} {manifest[key]!r}, and the node's record says {value!r}")
     if not any(map(ROUND.fullmatch, files)):
         raise StudyError("contains no round: there is nothing to add")
     if make_archive(files) != data:
         raise StudyError(f"contains extra bytes, or files in a different order or form than a pack: {_AGAIN}")
     record = next(node.parse_node(files[name], name) for name in _RECORDS if name in files)
-    return Pack(files, record, given, hashlib.sha256(data).hexdigest())
+    return Pack(files, record, manifest, hashlib.sha256(data).hexdigest())
 
 
 def _read_members(data: bytes) -> dict[str, bytes]:

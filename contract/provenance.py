@@ -64,8 +64,8 @@ def run_git(root: Path, *words: str, timeout_s: float = 60) -> str:
             return answer(*words).decode("utf-8", "replace")
         refusal = f"belongs to the checkout {top}"
     except (OSError, subprocess.SubprocessError) as failure:
-        said = (getattr(failure, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()
-        refusal = said[0] if said else str(failure)
+        lines = (getattr(failure, "stderr", None) or b"").decode("utf-8", "replace").strip().splitlines()
+        refusal = lines[0] if lines else str(failure)
     raise StudyError(f"{root}: is not the top folder of a git checkout ({refusal})")
 
 

@@ -37,8 +37,8 @@ class Flag:
     @property
     def figure(self) -> float:
         """Return the first number in the detail, or 0 if the detail has no number."""
-        found = _NUMBER.search(self.detail)
-        return float(found[0].replace(",", "")) if found else 0.0
+        match = _NUMBER.search(self.detail)
+        return float(match[0].replace(",", "")) if match else 0.0
 
 
 def parse_sample_flags(text: str) -> list[Flag]:
@@ -67,16 +67,16 @@ def worst_flags(flags: Iterable[Flag]) -> list[Flag]:
 
     A merged flag has the detail with the largest number, and all details without a number.
     """
-    found = list(flags)
+    all_flags = list(flags)
     kept = []
     for name in FLAGS:
-        same = [flag for flag in found if flag.name == name]
+        same = [flag for flag in all_flags if flag.name == name]
         if not same:
             continue
         reasons = [flag.detail for flag in same if flag.detail and not flag.figure]
         most = max(same, key=lambda flag: flag.figure)
-        said = dict.fromkeys([*reasons, most.detail] if most.figure else reasons)
-        kept.append(Flag(name, " and ".join(said)))
+        details = dict.fromkeys([*reasons, most.detail] if most.figure else reasons)
+        kept.append(Flag(name, " and ".join(details)))
     return kept
 
 

@@ -101,8 +101,8 @@ def _column(
         "str": lambda: _check_each(re.compile(like).fullmatch, "is not such a name or text"),
         "int64": lambda: _SMALL,
     }
-    held = [*checks, own.get(dtype, lambda: _FINITE)()]
-    return pa.Column(dtype, checks=held, nullable=null, description=description, metadata={"unit": unit})
+    all_checks = [*checks, own.get(dtype, lambda: _FINITE)()]
+    return pa.Column(dtype, checks=all_checks, nullable=null, description=description, metadata={"unit": unit})
 
 
 def _check_each(holds: Callable[[str], object], error: str) -> pa.Check:
@@ -113,10 +113,10 @@ def _check_each(holds: Callable[[str], object], error: str) -> pa.Check:
 def _is_flat_object(text: str) -> bool:
     """Tell if a text is a JSON object with only numbers and texts."""
     try:
-        held = parse_json(text.encode(), "")
+        document = parse_json(text.encode(), "")
     except (StudyError, AttributeError, UnicodeEncodeError):
         return False
-    return isinstance(held, dict) and not any(isinstance(one, (dict, list)) for one in held.values())
+    return isinstance(document, dict) and not any(isinstance(value, (dict, list)) for value in document.values())
 
 
 def metric_unit(metric: str) -> str | None:
@@ -346,9 +346,9 @@ def _open_parquet(source: arrow.BufferReader) -> parquet.ParquetFile:
 def rename_node(contents: arrow.Table, old: str, new: str) -> arrow.Table:
     """Replace the node id `old` by `new` in a sample table."""
     at = contents.column_names.index("node")
-    held = contents.column(at)
-    encoded = arrow.types.is_dictionary(held.type)
-    names = held.cast(held.type.value_type) if encoded else held
+    column = contents.column(at)
+    encoded = arrow.types.is_dictionary(column.type)
+    names = column.cast(column.type.value_type) if encoded else column
     other = compute.if_else(compute.equal(names, old), arrow.scalar(new, names.type), names)
     return contents.set_column(at, contents.schema.field(at), other.dictionary_encode() if encoded else other)
 

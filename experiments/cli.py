@@ -303,7 +303,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     minutes = arguments.budget or plan.budget_min(preset, devices)
     request = {"sweeps": _digest(preset), "budget_min": arguments.budget or 0}
     planned = plan.full_plan(preset, source, devices, cores, start_s, core_flops)
-    planned = replace(planned, preset=str(arguments.preset), asked=request)
+    planned = replace(planned, preset=str(arguments.preset), request=request)
     if minutes:
         planned = plan.fit_budget(planned, minutes, at_least_essential=arguments.budget is None)
     if arguments.out:

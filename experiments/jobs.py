@@ -197,7 +197,7 @@ class Plan:
     jobs: the jobs; within a stage, each round measures the jobs in this order.
     preset: the preset's name or path.
     budget_min: the budget in minutes; None for no limit.
-    asked: the user's request, with the keys `sweeps` (a digest of the preset and the user's models) and `budget_min`
+    request: the user's request, with the keys `sweeps` (a digest of the preset and the user's models) and `budget_min`
         (the requested budget in minutes; 0 for none). Empty in plans from earlier versions of this program.
     """
 
@@ -205,7 +205,7 @@ class Plan:
     rounds: int
     preset: str = ""
     budget_min: float | None = None
-    asked: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    request: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def seconds(self) -> float:
@@ -238,7 +238,7 @@ class Plan:
             "preset": self.preset,
             "rounds": self.rounds,
             "budget_min": self.budget_min,
-            "asked": dict(self.asked),
+            "asked": dict(self.request),
             "predicted_s": round(self.seconds),
             "seconds": {
                 job.name: [round(job.seconds(number), 1) for number in range(1, self.rounds + 1)] for job in self.jobs

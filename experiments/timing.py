@@ -51,7 +51,7 @@ class Measurement:
 
     samples: seconds per call, by phase; the phase '' is the whole call.
     calls: number of calls per sample.
-    made: number of all calls since sampling began, also in dropped samples.
+    total_calls: number of all calls since sampling began, also in dropped samples.
     warmup_s, timed_s: seconds before sampling began, and since then. They exclude the time during which the process was
         suspended, unless it was suspended during a sample that is kept.
     stood_s: seconds during which the process was suspended.
@@ -60,7 +60,7 @@ class Measurement:
     samples: dict[str, list[float]] = field(default_factory=dict)
     readings: list[Reading] = field(default_factory=list)
     calls: int = 1
-    made: int = 0
+    total_calls: int = 0
     stop_reason: str = ""
     warmup_s: float = 0.0
     timed_s: float = 0.0
@@ -136,10 +136,10 @@ def measure(
         due = started + LEAST_SHARE * policy.budget_s * len(totals) / policy.max_samples
         while work.single and now() < due:
             device.time(work, 1)
-            result.made += 1
+            result.total_calls += 1
         before = stood_s()
         parts = timer.take(calls, look)
-        result.made += calls
+        result.total_calls += calls
         paused = stood_s() - before
         if parts is not None and paused and repeats < MOST_REPEATS:
             repeats += 1

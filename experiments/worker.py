@@ -223,7 +223,10 @@ def _measure_workload(work: Workload, device: Device, policy: Policy, watch: Wat
     if energy_used:
         # The energy includes the warm-up's. Subtract it in proportion to the time, since warm-up draws the same power.
         joules = (
-            energy_used.joules * measurement.timed_s / (measurement.timed_s + measurement.warmup_s) / measurement.made
+            energy_used.joules
+            * measurement.timed_s
+            / (measurement.timed_s + measurement.warmup_s)
+            / measurement.total_calls
         )
         name = energy_used.method if work.metric == "time" else f"{work.metric}.{energy_used.method}"
         energy = {"metric": name, "unit": "J", "value": joules / (work.per or 1)}

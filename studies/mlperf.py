@@ -169,7 +169,7 @@ def training_records(clone: Clone, round_: str) -> Iterator[Record]:
         hardware = _parse_system(system, about) if str(about.get("division", "")).lower() == "closed" else None
         if hardware is None:
             continue
-        runs = [one for path in paths if path.endswith(".txt") and (one := _parse_run(clone.read_text(path)))]
+        runs = [run for path in paths if path.endswith(".txt") and (run := _parse_run(clone.read_text(path)))]
         times = sorted(seconds for seconds, _ in runs)
         if len(times) < 3:
             continue
@@ -249,7 +249,7 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
         name, value = next((figure for figure in figures if "okens" in figure[0]), figures[0])
         measured = beside.get(f"{entrant}/{system}/{benchmark}/{scenario}".lower(), [])
         weights = next(
-            (kind for one in measured if (kind := str(clone.read_json(one).get("weight_data_types", "")))), ""
+            (kind for file in measured if (kind := str(clone.read_json(file).get("weight_data_types", "")))), ""
         )
         yield {
             **_inference_fields(hardware, benchmark, round_, scenario),
@@ -323,19 +323,21 @@ def write_records(records: list[Record], clone: Clone, repository: str, out: Pat
 
     It contains the records for a model and setting that also have a CPU record, and all latency records.
     """
-    bare = {(one["model"], one["setting"]) for one in records if one["device"] == "cpu"}
-    written = [one for one in records if (one["model"], one["setting"]) in bare or one["measure"] == "latency"]
+    bare = {(record["model"], record["setting"]) for record in records if record["device"] == "cpu"}
+    written = [
+        record for record in records if (record["model"], record["setting"]) in bare or record["measure"] == "latency"
+    ]
     with out.open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, _COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
         table.writeheader()
-        for one in sorted(
+        for record in sorted(
             written, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])
         ):
-            address = f"https://github.com/mlcommons/{repository}/blob/{clone.commit}/{one['path']}"
+            address = f"https://github.com/mlcommons/{repository}/blob/{clone.commit}/{record['path']}"
             url = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
-            name = re.sub(r"[^a-z0-9_.-]+", "-", one["id"].lower()).strip("-.")
-            fields = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in one.items()}
-            table.writerow({**fields, "id": name, "measured_by": one["by"], "url": url, "date": date})
+            name = re.sub(r"[^a-z0-9_.-]+", "-", record["id"].lower()).strip("-.")
+            fields = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in record.items()}
+            table.writerow({**fields, "id": name, "measured_by": record["by"], "url": url, "date": date})
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -39,12 +39,14 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
     Raises StudyError if a folder does not hold one node, the nodes differ, or they share no point.
     """
     runs = [read_nodes([folder]) for folder in (first, second)]
-    for folder, found in zip((first, second), runs, strict=True):
-        if len(found.nodes) != 1:
-            raise StudyError(f"{folder}: holds {len(found.nodes)} nodes: give the folder of one run of one node")
-    one, other = (run.nodes[0] for run in runs)
-    if one.id != other.id:
-        raise StudyError(f"{first} is of node {one.id}, {second} of {other.id}: give two runs of the same machine")
+    for folder, run in zip((first, second), runs, strict=True):
+        if len(run.nodes) != 1:
+            raise StudyError(f"{folder}: holds {len(run.nodes)} nodes: give the folder of one run of one node")
+    first_node, second_node = (run.nodes[0] for run in runs)
+    if first_node.id != second_node.id:
+        raise StudyError(
+            f"{first} is of node {first_node.id}, {second} of {second_node.id}: give two runs of the same machine"
+        )
     points = compare_points(*(Dataset(run).table for run in runs))
     if not len(points):
         raise StudyError(f"{first} and {second}: no point was measured in both")
@@ -52,7 +54,7 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
     return {
         "origin": "measured",
         "level": LEVEL,
-        "node": one.id,
+        "node": first_node.id,
         "runs": [
             {
                 "started_utc": record["started_utc"],
@@ -60,7 +62,7 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
                 "commit": record["study"]["commit"],
                 "preset": record.get("options", {}).get("preset"),
             }
-            for record in (one.record, other.record)
+            for record in (first_node.record, second_node.record)
         ],
         # Ratio of the clock in the second run to the clock in the first run.
         "clock": float(clock.median()) if len(clock) else None,

@@ -48,10 +48,10 @@ RESUME_HINT = "what was finished is kept; the same command goes on from there"
 def replace_console(workflow: Any, results: Callable[[], str]) -> None:
     """Replace Snakemake's console output by `Progress`, unless the user's options ask for Snakemake's."""
     escape_unprintable(*(getattr(handler, "stream", None) for handler in logger.handlers))
-    asked = workflow.output_settings
+    settings = workflow.output_settings
     own_words = (
-        asked.verbose or asked.printshellcmds or asked.quiet or asked.debug_dag or asked.dryrun
-    ) or asked.log_handler_settings
+        settings.verbose or settings.printshellcmds or settings.quiet or settings.debug_dag or settings.dryrun
+    ) or settings.log_handler_settings
     console = next((handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"), None)
     if own_words or console is None or not workflow.is_main_process:
         return

@@ -37,14 +37,15 @@ def _read_cached(read: Callable[[Path], Any], path: Path, _changed_ns: int) -> A
     return read(path)
 
 
-def unusable_rounds(asked: Mapping[str, Mapping[str, Any]], node: str) -> list[str]:
+def unusable_rounds(required_metadata: Mapping[str, Mapping[str, Any]], node: str) -> list[str]:
     """List the existing round files that must be measured again.
 
-    asked: for each file, the metadata that it must have, such as `planned`; fields that the file lacks are ignored.
+    required_metadata: for each file, the metadata that it must have, such as `planned`; fields that the file lacks are
+        ignored.
     If a file holds a round that does not match its name and folder, raises StudyError, so that it is not overwritten.
     """
     unusable = []
-    for file, wanted in asked.items():
+    for file, wanted in required_metadata.items():
         path = Path(file)
         if path.exists():
             about = _about_round(path, path.stat().st_mtime_ns, path.stat().st_size, node)

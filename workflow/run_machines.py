@@ -95,12 +95,12 @@ class Machines:
 
     def resources(self) -> dict[str, Callable[[Any], Any]]:
         """Return a Snakemake resource function for each resource that any machine sets, except `runtime`."""
-        asked = {key for about in self.settings.values() for key in about.get("resources", {})} - {"runtime"}
+        keys = {key for about in self.settings.values() for key in about.get("resources", {})} - {"runtime"}
 
         def answer(key: str) -> Callable[[Any], Any]:
             return lambda wildcards: self.resource(wildcards.machine, key)
 
-        return {key: answer(key) for key in sorted(asked)}
+        return {key: answer(key) for key in sorted(keys)}
 
     def file(self, name: str, what: str) -> str:
         """Return the path to a file in a machine's folder. what: the file's name, such as `ended`."""

@@ -16,17 +16,17 @@ from experiments.devices import Device
 LEAST_GROWTH = 16 << 20
 
 
-def peak_bytes(call: Callable[[], object], device: Device, held: float) -> float | None:
+def peak_bytes(call: Callable[[], object], device: Device, bytes_before: float) -> float | None:
     """Return the largest number of bytes in use during a call; None if the system or device does not report it.
 
     On an accelerator, this is PyTorch's peak allocation, which includes tensors from before the call. On a CPU, it is
-    `held` (the bytes in use before the call) plus the growth of the process's resident memory; None if this growth is
-    below LEAST_GROWTH. Before the call, the allocator returns unused memory to the system, to make it count as growth
-    when the call uses it again.
+    `bytes_before` (the bytes in use before the call) plus the growth of the process's resident memory; None if this
+    growth is below LEAST_GROWTH. Before the call, the allocator returns unused memory to the system, to make it count
+    as growth when the call uses it again.
     """
     if device.name == "cpu":
         growth = _peak_growth(call)
-        return held + growth if growth is not None and growth >= LEAST_GROWTH else None
+        return bytes_before + growth if growth is not None and growth >= LEAST_GROWTH else None
     module = getattr(torch, device.name.partition(":")[0])
     if not hasattr(module, "reset_peak_memory_stats"):
         return None

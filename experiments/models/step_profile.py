@@ -34,7 +34,7 @@ def repeat_share(steps: Sequence[Step]) -> tuple[float, float]:
 
     steps: at least two records. The first step has no step before it, so it does not count.
     """
-    equal = sum(this[0] == last[0] for last, this in pairwise(steps))
+    equal = sum(step[0] == previous[0] for previous, step in pairwise(steps))
     return equal / (len(steps) - 1), steps[-1][1]
 
 

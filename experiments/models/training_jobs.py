@@ -126,11 +126,11 @@ FITS: dict[str, Fit] = {
 }
 
 
-def split_samples(samples: Samples, held: int) -> tuple[Samples, Samples]:
-    """Split samples at random, with a fixed seed, into (training samples, `held` held-out samples)."""
+def split_samples(samples: Samples, test_size: int) -> tuple[Samples, Samples]:
+    """Split samples at random, with a fixed seed, into (training samples, `test_size` held-out samples)."""
     inputs, targets = samples
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(SPLIT_SEED))
-    training, held_out = order[held:], order[:held]
+    training, held_out = order[test_size:], order[:test_size]
     return (inputs[training], targets[training]), (inputs[held_out], targets[held_out])
 
 

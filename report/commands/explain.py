@@ -199,8 +199,8 @@ def _case_lines(
     lines = [f"Cases ({format_count(len(cases), 'case')})"]
     numbers = [parse_ranges(case.get("behind") or "") for case in shown]
     listed = [behind if sources.most is None else behind[: sources.most] for behind in numbers]
-    rows = read_rows(sources.data, {row for some in listed for row in some}) if sources.data else {}
-    for case, behind, some in zip(shown, numbers, listed, strict=True):
+    rows = read_rows(sources.data, {row for ids in listed for row in ids}) if sources.data else {}
+    for case, behind, ids in zip(shown, numbers, listed, strict=True):
         value = format_interval(case["estimate"], case["low"], case["high"], part["unit"])
         where = ", ".join(filter(None, (case_machine(case, labels), verdict_case_name(case))))
         counts = f"; {format_count(case['n_rounds'], 'round')}, {format_count(case['n_samples'], 'sample')}"
@@ -208,8 +208,8 @@ def _case_lines(
             f"  {case['outcome']:<11}", f"{value}{f' ({where})' if where else ''}{counts if case['n_rounds'] else ''}"
         )
         if behind:
-            lines += _row_count_lines(part, len(behind), len(some), sources)
-        for row in some if rows else ():
+            lines += _row_count_lines(part, len(behind), len(ids), sources)
+        for row in ids if rows else ():
             if case["node"] and rows[row]["node"] not in case_nodes(case):
                 raise StudyError(f"{sources.data}: not the data that these verdicts were made from: judge them again")
             lines += [line for text in row_lines(row, rows[row]) for line in _wrap(text[0], text[1], hang=15)]
@@ -233,8 +233,8 @@ def _row_count_lines(part: Mapping[str, Any], total: int, printed: int, sources:
     If the rows were not tracked through the arithmetic, the text adds that these are all rows that the quantity read.
     """
     followed = "" if part.get("followed", True) else ", all that the quantity read of this node"
-    some = f"; the first {printed} follow, use --rows all for all" if sources.data and printed < total else ""
-    return _wrap("    ", f"made of {format_count(total, 'row')} of the summary{followed}{some}")
+    hint = f"; the first {printed} follow, use --rows all for all" if sources.data and printed < total else ""
+    return _wrap("    ", f"made of {format_count(total, 'row')} of the summary{followed}{hint}")
 
 
 def _reference_lines(ids: Sequence[str], sources: Sources) -> list[str]:

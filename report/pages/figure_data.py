@@ -115,8 +115,8 @@ class Evidence:
         """Gathered data from the shown nodes; None without a folder. Raises StudyError like `shown_nodes`."""
         if self.folder is None:
             return None
-        some = self.shown_nodes if self.choice else ()
-        return read_dataset(self.folder, read_reference(REFERENCE), read_published(PUBLISHED), some)
+        nodes = self.shown_nodes if self.choice else ()
+        return read_dataset(self.folder, read_reference(REFERENCE), read_published(PUBLISHED), nodes)
 
     @cached_property
     def views(self) -> list[View]:

@@ -31,8 +31,8 @@ class Word:
     sign: str
     name: str
     means: str
-    one: str
-    many: str
+    singular: str
+    plural: str
 
 
 VERDICTS: dict[str, Word] = {
@@ -133,7 +133,7 @@ def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
     for name in DECIDED:
         count = sum(verdict["verdict"] == name for verdict in verdicts)
         if count:
-            counts.append(f"{count} {VERDICTS[name].one if count == 1 else VERDICTS[name].many}")
+            counts.append(f"{count} {VERDICTS[name].singular if count == 1 else VERDICTS[name].plural}")
     return formatting.join_words(counts)
 
 

@@ -183,7 +183,9 @@ def _trend_series(data: Dataset, equal: str) -> list[tuple[dict[str, Any], Float
             n, batches = int(counts[rows].min()), batch[rows].astype(float)
             detail = f"batches of {batches.min():,.0f} to {batches.max():,.0f}, {n} seeds"
             row = {"n_rounds": 1, "n_samples": n, "detail": detail, "source_rows": merge_source_rows(source_rows[rows])}
-            series.append(({**dict(zip(names, key, strict=True)), **row}, batches, [values[one][:n] for one in rows]))
+            series.append(
+                ({**dict(zip(names, key, strict=True)), **row}, batches, [values[index][:n] for index in rows])
+            )
     return series
 
 
@@ -250,7 +252,7 @@ def slope_of_spreads(batches: Floats, values: list[Floats]) -> dict[str, float]:
 
 def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list[dict[str, float]]:
     """Apply `slope_of_spreads` to many series."""
-    estimates = spreads([one for series in values for one in series])
+    estimates = spreads([accuracies for series in values for accuracies in series])
     starts = np.cumsum([0, *map(len, batches)])[:-1]
     weight = np.concatenate([np.empty(0), *map(slope_weights, batches)])
     parts, ends = weight * estimates.estimate, weight * np.array([estimates.low, estimates.high])

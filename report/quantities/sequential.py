@@ -124,7 +124,7 @@ def cache_gain(data: Dataset) -> Estimates:
     sizes, places = times.numbers("footprint"), times.rows("node", "device")
     near = sizes <= [min(NEAR_BYTES, _level_2_bytes(data, node)) for node, _ in places]
     far = sizes >= [CACHE_MULTIPLE * last_level_cache(data, *place) for place in places]
-    above, below = (times.take(some).last_per_group("node", "device") for some in (far, near))
+    above, below = (times.take(mask).last_per_group("node", "device") for mask in (far, near))
     above, below = above.label(far=above["footprint"]), below.label(near=below["footprint"])
     gains = above.drop_labels("footprint") / below.drop_labels("footprint")
     detail = [f"{with_unit(most, 'B')} over {with_unit(least, 'B')}" for most, least in gains.rows("far", "near")]

@@ -70,9 +70,9 @@ def check_idle() -> None:
     """Raise StudyError if the machine is busy, unless BENCH_ANYWAY=1."""
     if os.environ.get(ANYWAY_VARIABLE) == "1":
         return
-    found = load(watch_others(WATCH_S), hardware.usable_cores())
-    if found.level is Level.WARNING:
-        raise StudyError(f"bench: {found.seen}. {found.mend}, or set {ANYWAY_VARIABLE}=1 to measure anyway")
+    finding = load(watch_others(WATCH_S), hardware.usable_cores())
+    if finding.level is Level.WARNING:
+        raise StudyError(f"bench: {finding.seen}. {finding.mend}, or set {ANYWAY_VARIABLE}=1 to measure anyway")
 
 
 def _measure(quick: bool) -> dict[str, Any]:

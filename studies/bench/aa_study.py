@@ -52,7 +52,7 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
     with each round's Points, "blocked_autorange": Points}. Raises StudyError if no point was measured in at least two
     rounds of every run.
     """
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     for run in range(1, runs + 1):
         study_rounds: list[Points] = []
         for round_ in range(1, rounds + 1):
@@ -60,12 +60,12 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
             study_rounds.append(run_study_round(cases, limits, run, round_))
             if round_ == 1:
                 torch_points = run_torch([*study_rounds[0]])
-        found.append({STUDY: study_rounds, TORCH: torch_points})
+        results.append({STUDY: study_rounds, TORCH: torch_points})
     # It takes two or more rounds to estimate a spread.
     complete = [
         case.label
         for case in cases
-        if all(case.label in run[TORCH] and sum(case.label in each for each in run[STUDY]) > 1 for run in found)
+        if all(case.label in run[TORCH] and sum(case.label in each for each in run[STUDY]) > 1 for run in results)
     ]
     if not complete:
         raise StudyError("bench: no point could be measured twice in each run")
@@ -73,7 +73,7 @@ def measure(cases: Sequence[Case], limits: dict[str, Any], runs: int, rounds: in
         "points": complete,
         "left_out": {case.label: "fewer than two rounds in a run" for case in cases if case.label not in complete},
         "experiments": {case.label: case.experiment for case in cases},
-        "runs": found,
+        "runs": results,
     }
 
 
@@ -83,7 +83,7 @@ def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, num
     As in the workflow, each experiment has its own process. flagged: fraction of samples with flags. wall_s: the
     process's seconds per point.
     """
-    found: Points = {}
+    points: Points = {}
     for name, group in groupby(sorted(cases, key=lambda case: case.experiment), key=lambda case: case.experiment):
         chosen = list(group)
         sweep = Sweep(
@@ -101,12 +101,12 @@ def run_study_round(cases: Sequence[Case], limits: dict[str, Any], run: int, num
             columns = Point.from_params(name, case.params).columns
             rows = [row for row in measured.rows if all(row[key] == value for key, value in columns.items())]
             if rows and rows[0]["status"] == "ok":
-                found[case.label] = {
+                points[case.label] = {
                     "median": median(row["value"] for row in rows),
                     "flagged": mean(bool(row["flags"]) for row in rows),
                     "wall_s": wall / len(chosen),
                 }
-    return found
+    return points
 
 
 def run_torch(labels: Sequence[str]) -> Points:
@@ -117,11 +117,11 @@ def run_torch(labels: Sequence[str]) -> Points:
     begun = time.perf_counter()
     process = start_child("studies.bench.aa_study")
     process.send({"labels": labels})
-    found: Points = process.answer(None)
+    points: Points = process.answer(None)
     process.stop()
     # Divide the time to start the process equally among the points.
-    start = (time.perf_counter() - begun - sum(point["wall_s"] for point in found.values())) / len(found)
-    return {label: {**point, "wall_s": point["wall_s"] + start} for label, point in found.items()}
+    start = (time.perf_counter() - begun - sum(point["wall_s"] for point in points.values())) / len(points)
+    return {label: {**point, "wall_s": point["wall_s"] + start} for label, point in points.items()}
 
 
 def time_with_torch(label: str) -> dict[str, Any]:
@@ -151,8 +151,8 @@ def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple
     if method == STUDY:
         names = [raw["experiments"][label] for label in labels]
         rounds = [[each[label]["median"] for each in run[STUDY] if label in each] for label in labels]
-        told = statistics.estimate_on_log_scale(rounds, np.unique(names, return_inverse=True)[1])
-        return np.log(told.estimate), told.se, told.df
+        estimates = statistics.estimate_on_log_scale(rounds, np.unique(names, return_inverse=True)[1])
+        return np.log(estimates.estimate), estimates.se, estimates.df
     middle, iqr, n = (np.array([run[TORCH][label][key] for label in labels], float) for key in ("median", "iqr", "n"))
     se = np.where(n > 1, MEDIAN_PER_MEAN * iqr / IQR_PER_SIGMA / middle / np.sqrt(n), np.nan)
     return np.log(middle), se, n - 1
@@ -233,5 +233,5 @@ def flagged_share(raw: dict[str, Any]) -> float:
 
 
 if __name__ == "__main__":
-    asked, answer = read_order()
-    answer({label: time_with_torch(label) for label in asked["labels"]})
+    order, answer = read_order()
+    answer({label: time_with_torch(label) for label in order["labels"]})

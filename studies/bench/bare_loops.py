@@ -45,13 +45,13 @@ def compile_triad(folder: Path, vector_bytes: int) -> tuple[str, str]:
     order = [compiler, "-O3", "-march=native", "-fopenmp", *wide]
     library, source = folder / "stream.so", Path(__file__).with_name("stream.c")
     try:
-        made = subprocess.run(
+        compilation = subprocess.run(
             [*order, "-shared", "-fPIC", "-o", str(library), str(source)], capture_output=True, check=False
         )
         version = subprocess.run([compiler, "-dumpfullversion"], capture_output=True, text=True, check=False).stdout
     except OSError:
         return "", "no C compiler was found"
-    if made.returncode:
+    if compilation.returncode:
         return "", f"{compiler} has no OpenMP"
     return str(library), " ".join([Path(compiler).name, version.strip(), *order[1:]])
 

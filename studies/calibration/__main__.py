@@ -179,7 +179,7 @@ SETTINGS = (
     Setting(USUAL, 5, 10, 4_000, "within"),
     Setting(USUAL, 5, 10, 2_000, "ratio"),
     Setting(EVERYTHING, 5, 10, 2_000, "ratio"),
-    *(Setting(USUAL, 5, 10, 10_000, asked) for asked in ("trend", "crossover", "every", "exists", "half", "best")),
+    *(Setting(USUAL, 5, 10, 10_000, name) for name in ("trend", "crossover", "every", "exists", "half", "best")),
 )
 
 
@@ -191,11 +191,11 @@ def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
     trend. It is None if there are no intervals.
     """
     question, random = setting.question, np.random.default_rng(seed)
-    found: list[tuple[pd.DataFrame, Floats]] = []
+    batches: list[tuple[pd.DataFrame, Floats]] = []
     for machines in _split_nodes(setting):
         cases = _simulate_cases(setting, machines, random)
-        found.append(_count_answers(question, cases, 0.0))
-    at, widths = pd.concat([counts for counts, _ in found]), np.concatenate([widths for _, widths in found])
+        batches.append(_count_answers(question, cases, 0.0))
+    at, widths = pd.concat([counts for counts, _ in batches]), np.concatenate([widths for _, widths in batches])
     width = float(np.nanmedian(widths)) if np.isfinite(widths).any() else None
     # Count only the last batch of nodes, because it takes fewer trials to estimate how often answers are right.
     off = {

@@ -309,7 +309,7 @@ def test_pause_neither_ends_a_point_early_nor_changes_its_times(place: int, call
 
 def test_points_end_and_times_add_up_if_every_sample_pauses() -> None:
     measurement, _ = measure_with_pauses(itertools.repeat(True), 1.2)
-    assert len(measurement.samples[""]) == 1 and measurement.made == 1 + MOST_REPEATS
+    assert len(measurement.samples[""]) == 1 and measurement.total_calls == 1 + MOST_REPEATS
     assert sum(measurement.samples[""]) * measurement.calls <= measurement.timed_s
     # Pauses do not count towards a point's budget.
     assert len(measure_with_pauses(itertools.repeat(True), 0.01)[0].samples[""]) > 5

@@ -56,7 +56,7 @@ def test_steady_times_converge_after_the_shortest_span() -> None:
     assert (result.stop_reason, set(result.samples[""])) == ("converged", {0.01})
     assert result.timed_s >= timing.LEAST_SHARE * 1.0 - 0.02
     assert len(result.readings) == len(result.samples[""])
-    assert result.made == result.calls * len(result.samples[""])
+    assert result.total_calls == result.calls * len(result.samples[""])
     assert result.warmup_s < 0.2
 
 
@@ -151,7 +151,7 @@ def test_single_requests_are_samples_and_requests_between_are_not() -> None:
     assert (result.stop_reason, result.calls, len(result.samples[""])) == ("samples", 1, 200)
     assert set(map(float, result.samples[""])) == {1e-5, 1e-3}
     assert result.timed_s == pytest.approx(timing.LEAST_SHARE, rel=0.02)  # the same span as at other points
-    assert result.made == pytest.approx(result.timed_s / 1.09e-4, rel=0.02)
+    assert result.total_calls == pytest.approx(result.timed_s / 1.09e-4, rel=0.02)
 
 
 class LaunchBoundDevice(SimulatedDevice):

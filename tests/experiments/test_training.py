@@ -159,10 +159,10 @@ linux_only = pytest.mark.skipif(
 
 @linux_only
 def test_peak_resident_memory_is_that_of_the_call() -> None:
-    peak = peak_memory.peak_bytes(lambda: torch.ones(64 * MIB // 4).sum(), CpuDevice(), held=1000.0)
+    peak = peak_memory.peak_bytes(lambda: torch.ones(64 * MIB // 4).sum(), CpuDevice(), bytes_before=1000.0)
     assert peak is not None
     assert 60 * MIB < peak < 100 * MIB
-    assert peak_memory.peak_bytes(lambda: None, CpuDevice(), held=1000.0) is None, "too little growth to report"
+    assert peak_memory.peak_bytes(lambda: None, CpuDevice(), bytes_before=1000.0) is None, "too little growth to report"
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_memory_growth_counts_from_16_mebibytes(
     monkeypatch: pytest.MonkeyPatch, growth: float | None, peak: float | None
 ) -> None:
     monkeypatch.setattr(peak_memory, "_peak_growth", lambda call: growth)
-    assert peak_memory.peak_bytes(lambda: None, CpuDevice(), held=7.0) == peak
+    assert peak_memory.peak_bytes(lambda: None, CpuDevice(), bytes_before=7.0) == peak
 
 
 @linux_only
@@ -196,7 +196,7 @@ def test_allocator_peak_is_read_after_the_device_finishes(monkeypatch: pytest.Mo
         max_memory_allocated=lambda name: order.append(f"read after {device.waits} wait") or 12345,
     )
     monkeypatch.setattr(torch, "counting", module, raising=False)
-    assert peak_memory.peak_bytes(lambda: order.append("call"), device, held=7.0) == 12345.0
+    assert peak_memory.peak_bytes(lambda: order.append("call"), device, bytes_before=7.0) == 12345.0
     assert order == ["reset counting:0", "call", "read after 1 wait"]
 
 

@@ -233,9 +233,9 @@ def force_files(*files):
 
 def discover_outputs():
     """Return the outputs of `discover`; run it again unless all outputs are usable for these settings."""
-    asked = {"sweeps": PRESET["digest"], "budget_min": config["budget_min"]}
+    request = {"sweeps": PRESET["digest"], "budget_min": config["budget_min"]}
     plan = usable_plan(PLAN)
-    if not usable_record(NODE) or plan is None or plan.asked not in ({}, asked):
+    if not usable_record(NODE) or plan is None or plan.request not in ({}, request):
         force_files(NODE, PLAN)
     return checkpoints.discover.get().output
 
@@ -279,7 +279,7 @@ def round_files(round, first_stage=False):
     first_stage: only the plan's first stage.
     """
     node = this_node()["id"]
-    asked = {
+    required_metadata = {
         f"{RESULTS}/nodes/{node}/{job.name}.{round}.parquet": {
             "protocol": PROTOCOL,
             "planned": job.digest(int(round)),
@@ -288,10 +288,10 @@ def round_files(round, first_stage=False):
         if not first_stage or job.stage == this_plan().order[0][1].stage
     }
     try:
-        force_files(*unusable_rounds(asked, node))
+        force_files(*unusable_rounds(required_metadata, node))
     except StudyError as stranger:
         stop(stranger)
-    return list(asked)
+    return list(required_metadata)
 
 
 def all_round_files(wildcards):
@@ -338,13 +338,13 @@ def first_page(wildcards):
 
 def match_files(folder, *patterns):
     """Return sorted files that match the patterns; stop if a pattern matches none, which would hide a mistake."""
-    found = set()
+    paths = set()
     for pattern in patterns:
-        these = [str(path) for path in Path(folder).glob(pattern) if path.is_file()]
-        if not these:
+        matches = [str(path) for path in Path(folder).glob(pattern) if path.is_file()]
+        if not matches:
             stop(f"{Path(folder) / pattern}: there is no such file")
-        found.update(these)
-    return sorted(found)
+        paths.update(matches)
+    return sorted(paths)
 
 
 def code_files(*patterns):

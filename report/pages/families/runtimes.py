@@ -251,13 +251,13 @@ def _accuracy_sentences(view: View, device: str) -> list[str]:
     if not len(points):
         return []
     formats = {
-        library_name(str(backend)): join_words(sorted(map(str, some["dtype"].unique())))
-        for backend, some in points.groupby("backend", observed=True)
+        library_name(str(backend)): join_words(sorted(map(str, group["dtype"].unique())))
+        for backend, group in points.groupby("backend", observed=True)
     }
     worst = points.groupby("dtype", observed=True)["error"].max().dropna().sort_values()
     errors = [f"{format_number(float(error), 2)} in {dtype}" for dtype, error in worst.items()]
     return [
-        f"Tried: {'; '.join(f'{name} in {some}' for name, some in formats.items())}.",
+        f"Tried: {'; '.join(f'{name} in {dtypes}' for name, dtypes in formats.items())}.",
         *([f"Largest relative error of an answer against float64: {join_words(errors)}."] if errors else []),
     ]
 
