@@ -43,7 +43,7 @@ class Job:
     """Job that trains a network until the accuracy on held-out samples reaches the target.
 
     samples: function that reads and prepares all (inputs, targets) anew. batch: samples per step.
-    rate: Adam's learning rate. target: required accuracy. held: number of held-out samples.
+    rate: Adam's learning rate. target: required accuracy. test_size: number of held-out samples.
     every: steps between accuracy tests. most: steps after which the job ends in any case.
     enter: function that transforms a batch's inputs before they enter the model.
     """
@@ -53,7 +53,7 @@ class Job:
     batch: int
     rate: float
     target: float
-    held: int
+    test_size: int
     every: int
     most: int
     enter: Callable[[Tensor], Tensor] = lambda inputs: inputs
@@ -65,7 +65,7 @@ class Job:
     @property
     def test_batches(self) -> int:
         """Held-out batches in each accuracy test."""
-        return -(-self.held // self.batch)
+        return -(-self.test_size // self.batch)
 
 
 @dataclass(frozen=True)
@@ -73,13 +73,13 @@ class Fit:
     """Job that fits a scikit-learn model once.
 
     model: function that makes the model. samples: function that reads and prepares all (inputs, targets) anew.
-    target: required accuracy on held-out samples. held: number of held-out samples.
+    target: required accuracy on held-out samples. test_size: number of held-out samples.
     """
 
     model: Callable[[], Any]
     samples: Callable[[], Samples]
     target: float
-    held: int
+    test_size: int
 
 
 def enlarge_images(images: Tensor) -> Tensor:
@@ -90,16 +90,21 @@ def enlarge_images(images: Tensor) -> Tensor:
 # Passages have 128 words; 30,522 is the size of BERT's vocabulary.
 passages_by_library = partial(real_data.library_passages, 128, 30_522)
 JOBS: dict[str, Job] = {
-    "digits-mlp": Job("mlp", real_data.digits.__wrapped__, 32, 1e-3, 0.96, held=360, every=45, most=1500),
-    "digits-cnn": Job("cnn", real_data.digits.__wrapped__, 32, 2e-3, 0.98, held=360, every=45, most=1500),
-    "mnist-resnet": Job("resnet", real_data.mnist.__wrapped__, 64, 3e-3, 0.93, held=500, every=35, most=490),
-    "mnist-wide-resnet": Job("wide-resnet", real_data.mnist.__wrapped__, 64, 1e-3, 0.93, held=500, every=35, most=490),
-    "bytes-nanogpt-cpu": Job("nanogpt-cpu", partial(passages, 64), 12, 3e-3, 0.45, held=128, every=100, most=2000),
-    "mnist-resnet-50": Job(
-        "resnet-50", real_data.mnist.__wrapped__, 16, 2e-4, 0.85, held=200, every=20, most=400, enter=enlarge_images
+    "digits-mlp": Job("mlp", real_data.digits.__wrapped__, 32, 1e-3, 0.96, test_size=360, every=45, most=1500),
+    "digits-cnn": Job("cnn", real_data.digits.__wrapped__, 32, 2e-3, 0.98, test_size=360, every=45, most=1500),
+    "mnist-resnet": Job("resnet", real_data.mnist.__wrapped__, 64, 3e-3, 0.93, test_size=500, every=35, most=490),
+    "mnist-wide-resnet": Job(
+        "wide-resnet", real_data.mnist.__wrapped__, 64, 1e-3, 0.93, test_size=500, every=35, most=490
     ),
-    "origin-minilm-l6": Job("minilm-l6-classifier", passages_by_library, 16, 1e-4, 0.90, held=200, every=20, most=400),
-    "bytes-nanogpt": Job("nanogpt", partial(passages, 256), 64, 2e-3, 0.40, held=64, every=10, most=150),
+    "bytes-nanogpt-cpu": Job("nanogpt-cpu", partial(passages, 64), 12, 3e-3, 0.45, test_size=128, every=100, most=2000),
+    "mnist-resnet-50": Job(
+        "resnet-50", real_data.mnist.__wrapped__, 16, 2e-4, 0.85, test_size=200, every=20, most=400,
+        enter=enlarge_images,
+    ),
+    "origin-minilm-l6": Job(
+        "minilm-l6-classifier", passages_by_library, 16, 1e-4, 0.90, test_size=200, every=20, most=400
+    ),
+    "bytes-nanogpt": Job("nanogpt", partial(passages, 256), 64, 2e-3, 0.40, test_size=64, every=10, most=150),
 }  # fmt: skip
 
 
@@ -120,9 +125,9 @@ def make_logistic() -> Any:
 
 
 FITS: dict[str, Fit] = {
-    "table-boosting": Fit(make_boosting, real_data.breast_cancer.__wrapped__, 0.95, held=114),
-    "digits-boosting": Fit(make_boosting, real_data.digits.__wrapped__, 0.95, held=360),
-    "digits-logistic": Fit(make_logistic, real_data.digits.__wrapped__, 0.95, held=360),
+    "table-boosting": Fit(make_boosting, real_data.breast_cancer.__wrapped__, 0.95, test_size=114),
+    "digits-boosting": Fit(make_boosting, real_data.digits.__wrapped__, 0.95, test_size=360),
+    "digits-logistic": Fit(make_logistic, real_data.digits.__wrapped__, 0.95, test_size=360),
 }
 
 
@@ -139,7 +144,7 @@ class Learner:
 
     def __init__(self, job: Job, device: Device, dtype: Dtype) -> None:
         self.job, self.device = job, device
-        training, held_out = split_samples(job.samples(), job.held)
+        training, held_out = split_samples(job.samples(), job.test_size)
         self.inputs, self.targets = (tensor.to(device.name) for tensor in training)
         self.held_out = [tensor.to(device.name) for tensor in held_out]
         model = job.entry.model().to(device.name)
@@ -169,7 +174,7 @@ class Learner:
         model.eval()
         right = torch.zeros((), device=self.device.name)
         with torch.no_grad(), self.trainer.autocast():
-            for begin in range(0, self.job.held, self.job.batch):
+            for begin in range(0, self.job.test_size, self.job.batch):
                 inputs, targets = (part[begin : begin + self.job.batch] for part in self.held_out)
                 right += (model(self.job.enter(inputs)).argmax(1) == targets.flatten()).sum()
         model.train()
@@ -201,7 +206,7 @@ def run_fit(task: Fit) -> dict[str, float]:
     """Read the data, fit the model and test it; return the metrics job_time (seconds) and accuracy."""
     begun = running_time.now()
     (inputs, targets), (held_out, labels) = (
-        (rows.flatten(1).numpy(), classes.numpy()) for rows, classes in split_samples(task.samples(), task.held)
+        (rows.flatten(1).numpy(), classes.numpy()) for rows, classes in split_samples(task.samples(), task.test_size)
     )
     model = task.model().fit(inputs, targets)
     accuracy = float((model.predict(held_out) == labels).mean())

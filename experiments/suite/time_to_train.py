@@ -107,7 +107,7 @@ def _train_job(job: Job, learner: Any, device: Device, dtype: Dtype) -> dict[str
     parts["draw_time"] = _median_times(Workload(run=learner.draw), device, DRAW_S)[""], "s"
     result = run_job(job, device, dtype)
     forward, entry = result["tests"] * job.test_batches, job.entry
-    flop = result["steps"] * entry.step_flop(job.batch) + result["tests"] * entry.forward_flop(job.held)
+    flop = result["steps"] * entry.step_flop(job.batch) + result["tests"] * entry.forward_flop(job.test_size)
     return {
         **parts,
         **_job_metrics(result, job.target),

@@ -154,7 +154,7 @@ def short_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the timed parts and the job."""
     monkeypatch.setattr(time_to_train, "STEP_S", 0.05)
     monkeypatch.setattr(time_to_train, "DRAW_S", 0.05)
-    job = dataclasses.replace(JOBS["digits-mlp"], target=0.8, held=114, every=20, most=400)
+    job = dataclasses.replace(JOBS["digits-mlp"], target=0.8, test_size=114, every=20, most=400)
     monkeypatch.setitem(JOBS, "digits-mlp", job)
 
 
@@ -178,7 +178,7 @@ def test_job_reports_its_time_and_parts(device: Device) -> None:
 def test_job_targets_exceed_chance_and_tests_precede_the_end(name: str) -> None:
     job = JOBS[name]
     assert 1 / job.entry.classes < job.target < 1 and 0 < job.rate < 0.01
-    assert job.batch <= job.held and 0 < job.every <= job.most / 10
+    assert job.batch <= job.test_size and 0 < job.every <= job.most / 10
 
 
 def test_job_that_misses_its_target_ends_and_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +214,7 @@ def test_fit_learns_and_is_tested_on_held_out_rows() -> None:
     metrics = observe(build_work("time-to-train", job="digits-logistic", dtype="float64", backend="sklearn"))
     assert metrics["reached_share"] == 1.0
     assert metrics["job_time"] > 0
-    assert run_fit(Fit(MemorisingClassifier, FITS["digits-logistic"].samples, 0.5, held=360))["accuracy"] == 0.0
+    assert run_fit(Fit(MemorisingClassifier, FITS["digits-logistic"].samples, 0.5, test_size=360))["accuracy"] == 0.0
     numbers = torch.arange(100)
     (learnt, _), (held_out, _) = split_samples((numbers, numbers), 20)
     again, _ = split_samples((numbers, numbers), 20)
