@@ -28,6 +28,9 @@ ALLOWED = {
     "serving", "setting", "staging", "throttling", "training", "warning", "enabled", "on_body", "on_message_complete",
 }  # fmt: skip
 
+# Variable names that do not tell their content.
+VAGUE_VARIABLES = {"asked", "found", "held", "made", "one", "said", "some", "such", "those", "told"}
+
 
 def programs(package: str) -> list[Path]:
     return sorted((ROOT / package).rglob("*.py"))
@@ -61,4 +64,16 @@ def test_names_tell_an_action_or_a_result(package: str) -> None:
                 word = node.name.strip("_")
                 if VAGUE.fullmatch(word) and word not in ALLOWED:
                     vague.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    assert vague == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_variables_tell_their_content(package: str) -> None:
+    vague = []
+    for path in programs(package):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_VARIABLES:
+                vague.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.id}")
+            if isinstance(node, ast.arg) and node.arg in VAGUE_VARIABLES:
+                vague.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.arg}")
     assert vague == []
