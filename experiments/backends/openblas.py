@@ -1,4 +1,4 @@
-"""NumPy's product from the OpenBLAS in NumPy's wheels, which chooses its kernels or takes those for a named core."""
+"""NumPy's product from the OpenBLAS in NumPy's wheels, with kernels that it or OPENBLAS_CORETYPE chooses."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def load_torch() -> tuple[Any, str]:
 
 
 def is_torch_loaded() -> bool:
-    """Return True if `load_torch` returns at once: torch is imported already, or a test replaces `load_torch`."""
+    """Return True if `load_torch` need not import torch, because torch is imported or a test replaces `load_torch`."""
     return "torch" in sys.modules or not hasattr(load_torch, "cache_info")
 
 
@@ -100,7 +100,7 @@ class Accelerator(Device):
 
     @classmethod
     def why_not_built(cls, torch: Any) -> list[str]:
-        """Return one line that names all platforms missing in this torch build."""
+        """Return a list with one line, which names all platforms missing in this torch build."""
         others = [kind.platform for kind in Accelerator.__subclasses__() if not kind.is_built(torch)]
         return [f"torch {torch.__version__} was built without {', '.join(others)}"]
 

@@ -21,8 +21,8 @@ Kind = Literal["cpu", "gpu"]
 def _mean_known(seconds: Sequence[float]) -> float:
     """Return the mean over the finite values; nan unless more than half of the values are finite.
 
-    Negative values are included: if two timestamps are swapped, a neighbouring value is too long by the same amount, so
-    the mean is right.
+    Negative values are included: if two timestamps are swapped, the values beside the negative one are together too
+    long by as much as the negative value is too short, so the mean is right.
     """
     known = [second for second in seconds if isfinite(second)]
     return sum(known) / len(known) if 2 * len(known) > len(seconds) else nan

@@ -107,7 +107,7 @@ class CudaDevice(Accelerator):
             raise Unsupported(f"{dtype} needs compute capability {least[0]}.{least[1]}")
         if dtype in eight_bit.LEAST_CAPABILITY:
             return eight_bit.product(a, b, dtype)
-        # This switch applies to the whole process, so every point sets it.
+        # This switch applies to the whole process, so set it anew for each sweep point.
         torch.backends.cuda.matmul.allow_tf32 = dtype is Dtype.TF32
         out = torch.empty(a.shape[0], b.shape[1], dtype=a.dtype, device=self.name)
         return lambda: torch.mm(a, b, out=out)

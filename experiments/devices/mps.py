@@ -56,8 +56,8 @@ class MpsDevice(Accelerator):
     def time_launches(
         self, launches: Sequence[Callable[[], object]], meanwhile: Callable[[], object] = do_nothing
     ) -> list[float]:
-        # Torch waits only for the timestamp of an event that ends an interval. An empty launch before the other
-        # launches gives the first timed start event an interval to end; the time of the empty launch is dropped.
+        # Torch waits for an event's timestamp only if an interval ends at the event. With an empty launch before the
+        # others, an interval also ends where the first timed launch starts. The empty launch's time is dropped.
         return super().time_launches([do_nothing, *launches], meanwhile)[1:]
 
     def elapsed_ms(self, start: Any, end: Any) -> float:

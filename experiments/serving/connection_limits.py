@@ -18,8 +18,8 @@ from experiments.workload import HarnessError
 CONNECTIONS = 256
 # Number of files and ports to leave free for purposes other than connections.
 MARGIN = 32
-# Seconds between two checks for a pause of the process. With a shorter interval, the checks' CPU time would be
-# noticeable when requests are rare.
+# Seconds between two checks that detect if the process was suspended. With a shorter interval, the checks' CPU time
+# would be noticeable when requests are rare.
 TICK_S = 0.25
 ROOT = Path("/")
 _MORE_FILES = (

@@ -231,7 +231,7 @@ class Load:
         self._send()
 
     def _advance(self, connection: Connection, step: Callable[[], None]) -> None:
-        """Send or read on a connection; settle its request if the answer is complete or the request has failed."""
+        """Send or read on a connection; end its request if the answer is complete or the request has failed."""
         assert connection.number is not None
         number = connection.number
         try:
@@ -249,7 +249,10 @@ class Load:
         self._settle(number, outcome)
 
     def _settle(self, number: int, outcome: bool | HarnessError) -> None:
-        """Record an outcome: correct, failed, or trouble. Reuse the connection if request and answer are complete."""
+        """Record a request's outcome. Keep its connection if it can be reused, else close it.
+
+        outcome: True if the answer is correct, False if the request failed, a HarnessError for trouble in the harness.
+        """
         connection = self.pending.pop(number)
         if isinstance(outcome, HarnessError):
             self.trouble[str(outcome)] = self.trouble.get(str(outcome), 0) + 1
@@ -272,7 +275,10 @@ class Load:
 
 
 def offer_load(order: dict[str, Any]) -> LoadResult:
-    """Offer the load. order: port, rate, count, seed, timeout_s, bodies (hexadecimal), expected (answers).
+    """Offer the load.
+
+    order: port, rate (requests per second), count (number of requests), seed, timeout_s, bodies (hexadecimal), expected
+    (the correct answer to each body).
 
     Raises HarnessError if system limits are too low for the load's connections, or a warm-up request cannot be sent.
     """

@@ -83,8 +83,8 @@ def main() -> None:
     """Serve until the parent process ends.
 
     Orders: backend, model (a file), slots, context (tokens per slot), threads (0: as many as `cpus`), gpu (its number,
-    None for CPU), log (a file), cpus. The reply contains the port of xllamacpp's server. For llama-server, it is 0:
-    this process replies before llama-server replaces it and chooses a port.
+    None for CPU), log (a file), cpus (logical CPUs to which this process is pinned). The reply contains the port of
+    xllamacpp's server, but 0 for llama-server: this process replies before llama-server replaces it and chooses a port.
     """
     order, reply = read_order()
     _log_to(order["log"])

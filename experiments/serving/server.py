@@ -51,7 +51,7 @@ class Dispatcher:
         self._threads, self._accelerator_lock = threads, threading.Lock()
         workers = 1 if self.accelerator else workers
         self._pool = ThreadPoolExecutor(workers, initializer=self._set_up_thread)
-        # Start all threads now: a thread refused later would fail a request.
+        # Start all threads now: if the system refused a thread later, a request would fail.
         barrier = threading.Barrier(workers)
         try:
             started = [self._pool.submit(barrier.wait, START_S) for _ in range(workers)]

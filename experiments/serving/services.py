@@ -26,7 +26,7 @@ SEED = 5
 # REQUESTS: number of distinct requests.
 # BEST: maximum number of answers per request.
 REQUESTS, BEST = 8, 10
-# `torch._int_mm` on CUDA requires more than 16 rows.
+# Number of rows to which `int8_product` pads shorter matrices on CUDA, where `torch._int_mm` requires more than 16.
 LEAST_CUDA_ROWS = 32
 Answer = dict[str, Any]
 Call = Callable[[Tensor], Tensor]

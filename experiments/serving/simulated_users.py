@@ -63,8 +63,8 @@ class LoadResult:
     first: time to first token. between: inter-token times. whole: time to the end of the answer. user_rates: tokens per
     second in an answer, after its first token. late: the client's own delay between an answer and the next request.
     faults: number of wrong answers by fault. tokens: tokens received after all users had their first answers. span_s:
-    length of that time. load_s, cpu_s: duration and CPU time for the load. stood_s: seconds for which this process was
-    suspended.
+    seconds from then to the load's end. load_s, cpu_s: duration and CPU time for the load. stood_s: seconds for which
+    this process was suspended.
     """
 
     first: list[float] = field(default_factory=list)
@@ -107,7 +107,7 @@ def open_response(
 
 
 def read_answer(answer: Answer, port: int, body: bytes, timeout_s: float) -> None:
-    """Send a request and store the answer's lines; parsing them waits until after the load, to avoid delaying reads.
+    """Send a request and store the answer's lines. They are parsed after the load, so that parsing delays no reads.
 
     body: see `request_body`. timeout_s: longest time without data. Raises HarnessError if no server listens, or the
     system refuses a resource.
@@ -171,8 +171,8 @@ class Crowd:
 
     The first answers have a different length for each user, so that users do not stay in step; they do not count in the
     results. A later answer counts if the user requests it within `seconds` from the start; at least one answer per user
-    counts. Users who are done continue until all users are done, to keep the load constant. Unfinished answers are
-    discarded.
+    counts. A user who has the last answer that counts is done, but sends further requests until all users are done, to
+    keep the load constant. Unfinished answers are discarded.
 
     order: port, letter (token id), users, prompt_tokens, new_tokens, seconds, timeout_s, seed.
     """

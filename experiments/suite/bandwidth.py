@@ -25,7 +25,8 @@ Op = Literal["copy", "scale", "add", "triad"]
 # PART: number of elements to draw or check at a time.
 # COPIES: number of float64 arrays with PART elements that a check holds at the same time.
 PART, COPIES = 1 << 22, 6
-# Minimum bytes to move per call on a GPU. They take 0.1 ms even from its caches, so the launch cost is negligible.
+# Minimum bytes to move per call on a GPU. Moving so many bytes takes 0.1 ms even within the GPU's caches, so the launch
+# cost is negligible.
 CALL_BYTES = 600e6
 
 
@@ -43,7 +44,9 @@ def bandwidth(
     backend: Literal["llvm", "llvm-nt", "torch", "cupy"],
     threads: Threads,
 ) -> Workload:
-    """Pass `op` over arrays that take `footprint` bytes together; repeat the pass for short arrays.
+    """Apply `op` to arrays that take `footprint` bytes together.
+
+    If the arrays are short, a call makes several passes over them, except with PyTorch.
 
     Bytes are counted as in STREAM: each element read and each element written counts once. All calls use the same
         arrays and never flush the caches, because the footprint decides which cache holds the arrays.
@@ -164,7 +167,7 @@ def _cupy_workload(device: Device, op: str, elements: int, dtype: Dtype) -> Work
 def _make_arrays(
     device: Device, op: str, elements: int, dtype: Dtype
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return c filled with nan, and random a and b; b is the same tensor as a if `op` takes a single operand."""
+    """Return (c, a, b): c is filled with nan, a and b with random data; b is a itself if `op` takes one operand."""
     import torch
 
     c, *operands = (

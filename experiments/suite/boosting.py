@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 Phase = Literal["fit", "predict"]
 Backend = Literal["xgboost", "lightgbm", "sklearn"]
 
-# Same width as HIGGS, the usual benchmark for boosting (Baldi, Sadowski & Whiteson 2014, doi:10.1038/ncomms5308).
+# Number of columns, as in HIGGS, the usual data set in benchmarks of boosting (Baldi, Sadowski & Whiteson 2014,
+# doi:10.1038/ncomms5308).
 COLUMNS = 28
 # Settings for all libraries. DEPTH limits the trees in XGBoost, LEAVES those in LightGBM and scikit-learn; both limits
 # are the libraries' defaults.
@@ -223,7 +224,10 @@ def _gpu_options(lightgbm: Any, device: Device) -> dict[str, Any]:
 
 
 class _Log:
-    """Logger that collects LightGBM's lines in `lines`. `lacks` holds the reason for each device type that failed."""
+    """Logger for LightGBM's messages.
+
+    lines: the messages. lacks: for each device type that cannot use the GPU, the reason.
+    """
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -49,7 +49,7 @@ def content(
     operands = [(a, b)] + [(a.clone(), b.clone()) for _ in range(copy_count(device, least_traffic(m, n, k, dtype)) - 1)]
 
     def draw_operands_and_product() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return new operands and their product, in float64."""
+        """Return new operands and their product, all three converted to float64."""
         a, b = (
             make_operand(device, content, (m, k), dtype),
             make_operand(device, _second_content(content), (k, n), dtype),

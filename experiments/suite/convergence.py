@@ -40,8 +40,9 @@ def convergence(
     epochs: passes over the training images. Batch sizes are compared at equal epochs, so a larger batch means fewer
         updates.
 
-    Observed: test_accuracy and validation_accuracy for every seed, in order; reached_share, the share of runs that
-        reach the target accuracy; time_to_target for each of these runs.
+    Observed: test_accuracy and validation_accuracy, one value per seed from seed 1 on; updates per run; reached_share,
+        the share of runs that reach the target accuracy; time_to_target, the training time to the target in each run
+        that reaches it.
     """
     from experiments.models import training_runs as runs
     from experiments.models.trainer import least_error

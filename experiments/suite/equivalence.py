@@ -69,7 +69,7 @@ def equivalence(
     backend: Literal["torch", "onednn", "inductor"],
     threads: Threads,
 ) -> Workload:
-    """Take `steps` steps with Adam from the same weights on the same batches, here and on the CPU.
+    """Take `steps` steps with Adam from the same weights on the same batches, on this device and on the CPU.
 
     The reference is PyTorch with default settings on the CPU, in float32. Further reference runs perturb every weight
     at each step at random, by up to one rounding of `dtype`: no arithmetic in that format can agree with the reference
@@ -104,7 +104,10 @@ def equivalence(
 
 
 def curve_metrics(losses: Curve, expected: Curve, tolerance: float) -> dict[str, Observed]:
-    """Return the metrics for a loss curve and the expected curve. If a loss is nan or infinite, the curves disagree."""
+    """Compare a loss curve with the expected curve; return the metrics (see `equivalence`).
+
+    tolerance: largest `deviation` at which the curves agree. They disagree if a loss is nan or infinite.
+    """
     metrics: dict[str, Observed] = {
         "loss": ([loss for loss in losses if math.isfinite(loss)], "1"),
         "reference_loss": (expected, "1"),

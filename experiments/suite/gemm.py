@@ -12,8 +12,8 @@ from experiments.workload import Dtype, Threads, Workload, largest_error, relati
 
 # Maximum number of operand copies. Calls use the copies in turn, so that small products do not run in the caches alone.
 MOST_COPIES = 64
-# Maximum number of operand copies on a GPU, whose caches are larger: the operands and results of 130 float32 products
-# of 256 x 256 exceed twice the size of a 50 MB cache. Making this many copies takes less than 0.05 s, and so does
+# Maximum number of operand copies on a GPU, whose caches are larger. To exceed twice a cache of 50 MB, the operands and
+# results of float32 products of 256 x 256 need 130 copies. Making 512 copies takes less than 0.05 s, and so does
 # capturing a graph with them.
 MOST_COPIES_GPU = 512
 # Number of rows to check entry by entry. Only products with more rows also get Freivalds' check (C x against A (B x)),
@@ -77,8 +77,8 @@ def fresh_error(device: Device, m: int, n: int, k: int, dtype: Dtype, backend: s
     """Return the relative error of a product with fresh operands.
 
     Compare some rows entry by entry. If there are more rows, apply Freivalds' check, C x against A (B x) in float64,
-    to detect a wrong entry anywhere at the cost of three vectors. The check vector holds whole numbers, so nothing is
-    rounded if the operands are whole too: sums up to 2^53 are exact.
+    to detect a wrong entry anywhere at the cost of three products with a vector. The check vector holds whole numbers,
+    so nothing is rounded if the operands are whole too: sums up to 2^53 are exact.
     """
     a, b = device.random_normal((m, k), dtype), device.random_normal((k, n), dtype)
     c = device.to_float64(device.matmul(backend, a, b, dtype)())

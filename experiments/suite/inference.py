@@ -51,7 +51,10 @@ def smaller(params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def memory(model: str, dtype: str, backend: str, **_: Any) -> float:
-    """Estimate the bytes for the weights and the check's float64 weights; ONNX adds a file and its copy in memory."""
+    """Estimate the bytes for the weights and the check's float64 weights.
+
+    For ONNX Runtime, add the file with the weights and the copy of the file in memory.
+    """
     from experiments.models.zoo import ZOO
 
     copies = 20 if backend == "onnx" else 8
@@ -68,8 +71,9 @@ def flop(model: str, batch: int, **_: Any) -> float:
 def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, **_: Any) -> float:
     """Estimate the seconds to check answers, to make the model again for another runtime, and to compile.
 
-    Catalogue networks take their weights from a pool of random values. Checking a catalogue network takes as long as
-    some float32 calls. About one sweep point in four has to write the file that ONNX Runtime and OpenVINO share.
+    Catalogue networks reuse a pool of random values for their weights, so deduct a part of the time that the plan
+    allows for drawing them. Checking a catalogue network takes as long as some float32 calls. About one sweep point in
+    four has to write the file that ONNX Runtime and OpenVINO share.
     """
     if not threads:
         return 0.5
@@ -239,7 +243,7 @@ class Service:
         self.results[slot].copy_(self.out, non_blocking=True)
 
     def device_workloads(self) -> list[Workload]:
-        """Return the workload that times each phase of a request by the GPU's clock; an empty list on a CPU."""
+        """Return a list with one workload, which times each phase of a request by the GPU's clock; [] on a CPU."""
         if self.device.kind == "cpu":
             return []
         phases: list[Phase] = [

@@ -48,7 +48,7 @@ def memory(model: str, format: Format, users: int, prompt_tokens: int, new_token
     return float(file_bytes(shape, format) + cache + 4 * checked_shape(model).parameters)
 
 
-# Seconds to write files, start two servers and check one server's answers.
+# Seconds to write files, to start one server for the load and another for the check, and to check the answers.
 EXTRA_S = 3.0
 
 

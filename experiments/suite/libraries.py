@@ -33,9 +33,9 @@ Shape = Literal[
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
 # Pattern for PyTorch operators that leave a convolution or an LSTM to a library.
 LIBRARY_OPERATOR = re.compile(r"aten::_?(cudnn|miopen|mkldnn|nnpack)_\w*(convolution|rnn)")
-# Factor on the number of terms from which a layer's tolerance is computed. The tolerance grows with the square root of
-# this number, and convolutions by Winograd's algorithm (Lavin & Gray 2016, "Fast algorithms for convolutional neural
-# networks") can err ten times as much as plain sums.
+# Factor on a layer's number of terms. The tolerance grows with the square root of this number, so the factor makes the
+# tolerance ten times as large: convolutions by Winograd's algorithm (Lavin & Gray 2016, "Fast algorithms for
+# convolutional neural networks") can err ten times as much as plain sums.
 FAST_TERMS = 100
 # Number of columns in the matrix for Freivalds' check.
 CHECKED_COLUMNS = 4
@@ -121,8 +121,8 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
     with within:
         # Every layer needs products: this call raises Unsupported if the device has no product in this format.
         device.matmul("torch", device.random_normal((16, 16), dtype), device.random_normal((16, 16), dtype), dtype)
-        # Without gradients, put the layers in evaluation mode, in which libraries keep less data.
         where = {"device": device.name, "dtype": device.torch_dtype(dtype)}
+        # Without gradients, put the layers in evaluation mode, in which libraries keep less data.
         modules = [layer.module(**where).train(gradients) for _ in range(copies)]
         x = device.random_normal(layer.inputs(batch), dtype)
         y = _check_library_use(lambda: output_and_gradients(modules[0], x, None)[0], variant != "native")
@@ -164,7 +164,10 @@ def _layer_workload(device: Device, layer: Layer, batch: int, gradients: bool, v
 
 
 def _check_library_use(call: Callable[[], torch.Tensor], library: bool) -> torch.Tensor:
-    """Return the call's result. Raises Unsupported unless PyTorch calls a library if, and only if, `library` is set."""
+    """Return the call's result.
+
+    Raises Unsupported if PyTorch calls no library although `library` is True, or calls one although it is False.
+    """
     # Avoid newer profilers: even to record only the CPU they attach CUPTI (Kineto's CUDA_RUNTIME), which slows later
     # timings.
     from torch.autograd import profiler_legacy
@@ -221,7 +224,7 @@ def _make_multiply(device: Device, variant: str, dtype: Dtype) -> Multiply:
     if variant in ("naive", "tiled"):
         return _own_kernel(device, "naive" if variant == "naive" else "tiled", dtype)
     if variant == "library":
-        # `Device.matmul` also sets the switch for matrix units.
+        # `Device.matmul` also turns TF32 on or off, as `dtype` requires.
         return lambda a, b: device.matmul("torch", a, b, dtype)
     raise Unsupported(f"variant {variant} applies to layers only")
 

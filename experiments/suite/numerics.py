@@ -77,10 +77,11 @@ def numerics(
 ) -> Workload:
     """Multiply (m, k) by (k, n) in the orders given by `method` and compare cell by cell; nothing is timed.
 
-    Metrics: `spread_ulp` and `spread_median_ulp`, the largest and median difference over all cells between the two
-        orders furthest apart; `spread_relative`, these differences' Frobenius norm relative to the result's;
-        `differing_share`, the share of cells in which some order changes a bit; `error_ulp`, the largest error in any
-        order, on up to REFERENCE_CELLS cells; for `repeat` also `distinct_results` among REPEATS, and a `fingerprint`.
+    Metrics: a cell's spread is the difference between its largest and smallest value in all orders. `spread_ulp` and
+        `spread_median_ulp` are the largest and the median spread over all cells; `spread_relative`, the spreads'
+        Frobenius norm relative to the first result's norm; `differing_share`, the share of cells in which some order
+        changes a bit; `error_ulp`, the largest error in any order, on up to REFERENCE_CELLS cells; for `repeat` also
+        `distinct_results` among REPEATS, and a `fingerprint`.
 
     One unit in the last place (ulp) is the result format's spacing at the result's root mean square. A cell's error
     scales with its terms, not with their sum: if the terms cancel, it can be any multiple of the cell's own last place
@@ -98,8 +99,8 @@ def numerics(
     if not device.supports_float64:  # compare on the host, which has float64
         a, b, results = a.cpu(), b.cpu(), [result.cpu() for result in results]
     exact = a.double() @ b.double()
-    # Number of partial sums that the study's own orders round to the format. Libraries accumulate in float32 or better,
-    # so their products need no extra tolerance.
+    # Number of partial sums per cell that the methods `summation` and `split_k` round to the format. Libraries
+    # accumulate in float32 or better, so their products need no extra tolerance.
     rounded = {"summation": k, "split_k": max(PARTS)}.get(method, 0)
 
     def observe() -> dict[str, tuple[float, str]]:

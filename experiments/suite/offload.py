@@ -170,7 +170,7 @@ class Trip:
         self.slots[slot][1].copy_(self.result, non_blocking=self.pinned)
 
     def capture_graphs(self) -> Sequence[Phase]:
-        """Capture the request as one graph per slot; return and store the new phases, because `error` runs them too.
+        """Capture the request as one graph per slot. Return the new phases, and store them for `error` to run.
 
         Raises Unsupported if the device cannot capture the request.
         """

@@ -17,7 +17,7 @@ AHEAD = 16
 
 
 def extra_s(call_s: float, point_s: float, source: str, workers: int, threads: int, **_: Any) -> float:
-    """Estimate the seconds for the check, for its samples, and to start the worker processes."""
+    """Estimate the seconds to check, to prepare samples for the check, and to start the worker processes."""
     # On a GPU, workers come from a fork server, which has to load torch first.
     starting = 0.2 * workers if threads else 1.5 + (2.0 + 0.5 * workers if workers else 0.0)
     return 0.5 + min(call_s, 2 * point_s) + starting + (0.5 if source == "photographs" else 0.0)

@@ -45,7 +45,8 @@ def parallelism(
 
     in_flight: number of threads that run chains, spread over as many multiprocessors as possible; 0 for paths, which
         fill the device.
-    paths: number of different branch arms that a group of 32 threads takes, a power of 2; 0 for chains.
+    paths: number of different paths that a warp (32 threads; 32 elements on a CPU) takes at a branch, a power of 2; 0
+        for chains.
     Work: a multiply-add in a chain counts as 2 FLOP; paths use integers.
     Error: the share of chains, or of elements in `paths`, whose final value differs from the reference.
     Unsupported: chains on a CPU, and paths on more than one CPU core.
@@ -66,7 +67,7 @@ def _chain_workload(device: Device, in_flight: int) -> Workload:
     c = float(torch.empty(1).uniform_(-1.99, -1.9))
 
     def draw_starts() -> torch.Tensor:
-        # Chains that start further out diverge to infinity.
+        # Start between -1 and 1, because chains that start too far from 0 diverge to infinity.
         return torch.rand(in_flight, device=device.name) * 2 - 1
 
     def check() -> float:

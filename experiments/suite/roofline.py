@@ -42,7 +42,8 @@ def memory(model: str, batch: int, phase: str, dtype: str, threads: int, **_: An
     """Estimate the bytes.
 
     A training step needs as many bytes as in `training`. The other phases need bytes for the weights, for the check's
-    float64 weights, and for half the activations, which also cover the key-value cache.
+    float64 weights, and for activations and the key-value cache, which together need half as many bytes as the
+    activations of a training step.
     """
     from experiments.models.zoo import ZOO
 

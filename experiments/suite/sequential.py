@@ -15,8 +15,8 @@ from experiments.workload import Footprint, Threads, Unsupported, Workload
 
 # Maximum number of chains to check, because the reference is slow.
 MOST_CHECKED = 64
-# Number of steps in the longest tour to check. A tour visits every line in a chain's part of the table once. A shorter
-# tour is checked as a whole, which also fills the caches as the timed tours do.
+# Maximum number of steps in a tour to check. A tour visits every line in a chain's part of the table once. The check of
+# a shorter tour makes all its steps, which also fills the caches as the timed tours do.
 LONGEST_TOUR = 1 << 20
 
 
@@ -40,7 +40,7 @@ def sequential(
     backend: Literal["numba", "cupy"],
     threads: Threads,
 ) -> Workload:
-    """Advance every chain by some steps; the value is the time per step.
+    """Advance every chain by the same number of steps; the metric step_time is the time per step.
 
     chains: one, on one CPU core or one GPU thread; full, one on each of `threads` cores, or as many as the GPU holds at
         once.

@@ -101,7 +101,7 @@ _SERVERS: dict[str, RunningServer] = {}
 
 
 def get_server(orders: Mapping[str, Any]) -> RunningServer:
-    """Return the running server that has the same orders, or start a server. Raises Unsupported, ChildError."""
+    """Return the running server that was started with equal `orders`, or start one. Raises Unsupported, ChildError."""
     key = json.dumps(orders, sort_keys=True)
     running = _SERVERS.pop(key, None)
     if running is not None and not running.child.is_alive:
@@ -118,7 +118,7 @@ def get_server(orders: Mapping[str, Any]) -> RunningServer:
 
 
 def close_servers() -> None:
-    """End all servers; they also end with this process."""
+    """End all servers now; otherwise they end with this process."""
     while _SERVERS:
         _SERVERS.popitem()[1].child.stop()
 
@@ -146,7 +146,7 @@ def serving(
     backend: Literal["torch", "onnx", "openvino"],
     threads: Threads,
 ) -> Workload:
-    """Send a server `requests_per_s * seconds` requests at random times, which take about `seconds`.
+    """Send a server `requests_per_s * seconds` requests at random times within about `seconds`.
 
     cores: number of cores for the server, 0 for all. The client gets the other cores; if none are left, it shares the
         server's cores.

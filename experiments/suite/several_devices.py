@@ -32,7 +32,8 @@ def lacks(devices: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> st
         return "ranks must be at least 1"
     if params["threads"]:
         return ""
-    required = max(2, params["ranks"])  # one rank is the baseline for two, so it needs two GPUs too
+    # A single rank serves as the baseline for two ranks, so run it only on nodes that have GPUs for two.
+    required = max(2, params["ranks"])
     makers = Counter(str(device.get("maker")) for device in devices if device["kind"] == "gpu")
     alike = max(makers.values(), default=0)
     return f"{required} devices are needed to train on several, this node has {alike}" if alike < required else ""

@@ -29,7 +29,7 @@ def memory(load: Load, extent: int, dtype: str, backend: str, **_: Any) -> float
 
 
 def extra_s(point_s: float, **_: Any) -> float:
-    """Return the seconds of point_s that the plan expects to remain unused, because this experiment uses them too."""
+    """Return a share of point_s: the plan allows only a part of it for sampling, but this experiment uses all of it."""
     return 0.4 * point_s
 
 
@@ -69,8 +69,8 @@ def _one_block_workload(device: Device, extent: int, dtype: Dtype, backend: str)
     results: list[torch.Tensor] = []
 
     def call() -> None:
-        # Some libraries allocate a new result in each call. Keep the last result, which every replay of the graph
-        # overwrites.
+        # Some libraries allocate a new result in each call. Keep the last call's result for the check: every replay of
+        # the graph overwrites it.
         results[:] = [product()]
 
     replay = device.graph([call] * IN_A_GRAPH)

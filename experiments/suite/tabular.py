@@ -59,8 +59,8 @@ def tabular(
         rows/100 keys. join: a table with rows/10 unique keys to one with `rows` rows, four in five of which find a
         partner. parse_csv, parse_json: text to three columns.
     transfers: excluded leaves tables and results in the library's memory. included copies the tables from ordinary host
-        memory, and the results back, within the call. none is the only value on a CPU, which is the baseline for the
-        other two.
+        memory, and the results back, within the call. none is the only value on a CPU, whose times are the baseline for
+        excluded and included.
     Unsupported: operations that a library lacks, and thread counts that it cannot use.
     """
     if rows < 1:

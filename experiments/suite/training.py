@@ -44,7 +44,7 @@ def flop(model: str, batch: int, **_: Any) -> float:
     return ZOO[model].step_flop(batch)
 
 
-# Seconds per FLOP that one core spends on a step of a catalogue network besides the time for its products (call_s). On
+# Seconds per FLOP to add to call_s, which covers only the products in a step, for a catalogue network on one core. On
 # 2 cores of Zen 4, steps of ResNet-50, BERT-base and ViT-B reach 45 to 64 GFLOP/s per core in float32, and 90 to 130
 # GFLOP/s in bfloat16.
 BESIDE_S = {Dtype.FLOAT32: 1e-11, Dtype.BFLOAT16: 5e-12}

@@ -1,9 +1,9 @@
 """Copies to, from and within a GPU: time and rate by size, direction and kind of host memory.
 
-Each side has one buffer, reused for every copy, as in NVIDIA's nvbandwidth. A small buffer stays in the CPU's caches,
-which the link reads and writes through on most hosts; a buffer larger than the caches also crosses host memory. That
-memory belongs to the NUMA node of the core that first touched it: if the GPU is attached to another node, a copy also
-crosses the link between the two nodes.
+Each side has one buffer, reused for every copy, as in NVIDIA's nvbandwidth. On most hosts, the link to the GPU accesses
+host buffers through the CPU's caches. A small buffer stays in the caches; a copy of a larger buffer also goes through
+host memory. A host buffer lies on the NUMA node of the core that first touched it: if the GPU is attached to another
+node, a copy also crosses the link between the two nodes.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def _vulkan_launchers(
 
 
 def _grow_call(device: Device, batch: Batch) -> tuple[Callable[[], object], int]:
-    """Return a call that takes at least CALL_S, if MOST_LAUNCHES allow, and its launch count."""
+    """Return (call, launch count). The call takes at least CALL_S, or makes MOST_LAUNCHES launches."""
     count = 1
     batch(count)()  # the first call compiles the kernel
     while True:

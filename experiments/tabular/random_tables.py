@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 ROWS_PER_KEY = 100
 FEWEST_KEYS = 10
 ROWS_PER_PARTNER = 10
-# Number of keys in the left table per row in the right table; it leaves one left row in five without a partner.
+# Number of distinct keys in the left table per row in the right table. Rows in the right table have distinct keys, so
+# one left row in five finds no partner.
 KEYS_PER_PARTNER = 1.25
 LONGEST_NAME = 8
 
@@ -91,7 +92,7 @@ def _group_by_case(rows: int, random: np.random.Generator) -> Case:
     table = {"key": keys[group], "value": random.standard_normal(rows)}
 
     def error(result: Columns) -> float:
-        """Compute totals from the group numbers, which the libraries never see."""
+        """Compare totals and means with those computed from the group numbers, which the libraries never see."""
         total = np.bincount(group, weights=table["value"], minlength=len(keys))
         count = np.bincount(group, minlength=len(keys))
         present = np.flatnonzero(count)

@@ -34,7 +34,7 @@ class Library:
 
     @property
     def threads(self) -> int:
-        """Return the CPU threads that the library uses in this process."""
+        """Return the number of CPU threads that the library uses in this process."""
         return 1
 
     def load(self, columns: Columns) -> Any:
