@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
 R = TypeVar("R")
-# Environment variable that passes the workflow's process ID to the commands that the workflow coordinates.
+# Environment variable with the workflow's process ID. Commands that the workflow starts end when the workflow ends.
 COORDINATOR = "STUDY_COORDINATOR_PID"
 # Seconds that a command has to clean up before it and its children are killed.
 GRACE_S = 3.0
@@ -56,8 +56,8 @@ def interrupt_on_signal() -> None:
 def forward_signals(coordinator: int = 0, grace_s: float | None = None) -> None:
     """Terminate the children when this process handles a signal, or when its coordinator ends.
 
-    coordinator: the coordinator's process ID, or 0 if there is none. grace_s: seconds from the signal until this
-    process and its children are killed, or None to never kill them.
+    coordinator: ID of the process, such as the workflow, with which this process must end; 0 if there is none.
+    grace_s: seconds from the signal until this process and its children are killed, or None to never kill them.
     """
     if os.name != "posix":
         return

@@ -33,10 +33,10 @@ _ADVICE = {
     errno.EIO: "the disk, or the connection to it, does not work: see the system's log (dmesg)",
     errno.ESTALE: "the network file system has lost this file: give the same command again",
 }
-# An OSError may lack a file name. In this case, its number tells the cause.
+# An OSError may lack a file name. In this case, its number tells the cause:
 # WRITING: a write failed.
 # _LIMITS: a system limit was reached.
-# _SHARED: shared memory cannot be used, if creating a lock fails with the same number.
+# _SHARED: shared memory may be unusable. To confirm this, `lock_error` must return an error with the same number.
 WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.ESTALE)
 _LIMITS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)
 _SHARED = (errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR)

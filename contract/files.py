@@ -45,9 +45,9 @@ def acquire_lock(path: Path | str) -> int | None:
 
 
 def remove_leftovers(files: Iterable[Path], remove: Callable[[Path], object] = Path.unlink) -> None:
-    """Remove the files that no process has locked, because the processes that made these files were killed.
+    """Remove each file that no process has locked: the process that made it was killed.
 
-    remove: function to remove a file.
+    remove: function to remove such a file.
     """
     for left in files:
         with suppress(OSError):
@@ -99,7 +99,7 @@ def write_text(path: Path | str, text: str) -> None:
 def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
     """Write `value` as indented JSON, atomically. Raises OSError, and ValueError for a number that is not finite.
 
-    in_lines: `value` must be a mapping; write each item in its lists on one line.
+    in_lines: write a mapping with each entry on one line. If an entry is a list, write each list item on one line.
     """
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         if not in_lines:
@@ -185,7 +185,7 @@ def read_plain_file(path: Path | str, most: int) -> bytes:
         os.close(handle)
         raise
     with os.fdopen(handle, "rb") as file:
-        # One byte more than the limit shows if the file has grown since its size was checked.
+        # Read one byte more than the limit, to detect that the file has grown since its size was checked.
         data = file.read(most + 1) if about.st_size <= most else b""
     if about.st_size > most or len(data) > most:
         raise StudyError(f"{path}: has {max(about.st_size, len(data)):,} bytes (limit: {most:,})")

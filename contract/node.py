@@ -1,4 +1,4 @@
-"""The node record, which describes a machine, its software, its jobs and the study's commit, and its schema."""
+"""The node record and its schema. A record describes a machine, its software, its jobs and the study's commit."""
 
 from __future__ import annotations
 
@@ -151,7 +151,8 @@ _JOB = object_schema(
     left_out=map_schema(integer_schema(1e6)),
 )
 
-# An instance has only hexadecimal digits, so that no host name or personal name gets in by accident.
+# An instance is a text that distinguishes machines with the same kind. It has only hexadecimal digits, so that no host
+# name or personal name gets in by accident.
 INSTANCE = {"type": "string", "pattern": "^[0-9a-f]{6}$"}
 NODE_SCHEMA: dict[str, Any] = object_schema(
     "schema id origin hardware software devices left_out study started_utc",
@@ -240,7 +241,7 @@ def parse_job_name(name: str) -> tuple[str, str]:
 
 
 def parse_left_out(left_out: str) -> tuple[str, str]:
-    """Split a plan's reason to leave out a sweep point into a status, `unsupported` or `skipped`, and a reason."""
+    """Parse a plan's reason to leave out a point; return a status, `unsupported` or `skipped`, and the bare reason."""
     return ("unsupported", left_out.removeprefix(LACKS)) if left_out.startswith(LACKS) else ("skipped", left_out)
 
 

@@ -48,8 +48,10 @@ class RunningTime:
     """Clock that stops while this process is paused. Within a `with` block, the function `now` reads this clock.
 
     A thread updates the clock every `tick_s` seconds. waits_for: returns True while this process waits for another
-    process that is stopped, because this time counts as a pause, too. clock, with_sleep, cpu: the system's clocks, in
-    seconds, which tests replace.
+    process that is stopped, because this time counts as a pause, too.
+
+    Tests replace the system's clocks, which return seconds. clock: a steady clock. with_sleep: a clock that continues
+    while the machine sleeps. cpu: the main thread's CPU time.
     """
 
     tick_s: float = TICK_S

@@ -37,7 +37,7 @@ from contract.schema import check_document
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
 STOP_REASONS = ("converged", "plateau", "budget", "samples")
-# Columns that earlier data lacks. They are read as empty.
+# Columns that were added later, so that old files lack them. They are read as empty.
 LATER = ("memory_clock_mhz", "utilisation")
 ORIGINS = ("measured", "synthetic")
 # Limits for one round, about forty times the rows and a hundred times the bytes in the largest published round.
@@ -375,7 +375,7 @@ def _check_texts(contents: arrow.Table, path: Path) -> None:
     size = 0
     for name, column in zip(contents.column_names, contents.columns, strict=True):
         for chunk in column.chunks if arrow.types.is_dictionary(column.type) else ():
-            # Count a chunk's text exactly only if it would exceed 1% of the limit in case every row held all its texts.
+            # Count a chunk's bytes only if they may exceed 1% of the limit. A row holds at most all texts in the chunk.
             if len(chunk) * chunk.dictionary.nbytes > MOST_TEXT / 100:
                 size += compute.sum(compute.binary_length(chunk.dictionary).take(chunk.indices)).as_py() or 0
         if size > MOST_TEXT:

@@ -47,7 +47,8 @@ def _validator() -> Any:
     return validators.extend(Draft202012Validator, {"pattern": pattern})
 
 
-# Other common names for number formats. Without them, the allowed word with the closest spelling is a wrong format.
+# Other common names for number formats, and the allowed names. Without this table, the name with the closest spelling
+# would be suggested, which is another format.
 _ALSO_CALLED = {
     **dict.fromkeys(("fp64", "f64", "double"), "float64"),
     **dict.fromkeys(("fp32", "f32", "float", "single"), "float32"),

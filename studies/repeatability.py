@@ -1,8 +1,9 @@
 """Repeatability: compare two runs on the same machine point by point (an A/A test).
 
-Only the time differs between the runs. If intervals are right, the 95% interval for their ratio contains 1 at 95% of
-the points. If it does at fewer, something drifts that the rounds in one run do not show. The table therefore has the
-clock ratio and, per experiment, the shift common to all points and the agreement after removing this shift.
+The runs differ only in the time at which they were made. If intervals are right, the 95% interval for the ratio between
+the two runs contains 1 at 95% of the points. If it contains 1 at fewer points, something drifts that the rounds in one
+run do not show. The table therefore has the ratio between the runs' clocks and, per experiment, the shift common to its
+timed points, and the number of points that agree after removing this shift.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NUMBERS = ["estimate", "low", "high", "log_se", "df"]
 
 # Confidence level of the interval for the ratio between two runs. It is the customary level; verdicts use a higher one.
 LEVEL = 0.95
-# If a smaller fraction than this of an experiment's points agrees, the experiment is listed as needing explanation.
+# An experiment is listed as needing explanation if less than this fraction of its points agrees.
 ENOUGH = 0.9
 
 
@@ -90,8 +91,8 @@ def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         apart = np.where(log, np.log(b["estimate"] / a["estimate"]), b["estimate"] - a["estimate"])
     se, df = statistics.combine(a["log_se"], a["df"], b["log_se"], b["df"])
     half = np.where(se == 0, 0.0, statistics.half_width(se, df, LEVEL))
-    # The difference between two counts (steps, passes) is divided by the count to make it relative. The difference
-    # between two shares is divided by 1, and so stays absolute.
+    # Divide the difference between two counts (steps, passes) by the first count, to make it relative. Divide the
+    # difference between two shares by 1, so that it stays absolute.
     of = np.maximum(np.abs(a["estimate"]), 1.0)
     ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
     timed = log & (half > 0)

@@ -157,7 +157,7 @@ class Replication:
     """Measurement to replicate part of a claim.
 
     measure: function to measure again, which returns values. means: text that describes this measurement. labels:
-    labels of the case to replicate; if they are empty, it is the case whose estimate is the part's estimate.
+    labels of the case to replicate; if they are empty, the case is used whose estimate equals that of the claim's part.
     """
 
     claim: str

@@ -100,7 +100,7 @@ def judge_fleet(work: Path) -> None:
 def peak_mb(step: Callable[[Path], None], work: Path, workers: int) -> float:
     """Run a step, and return an upper bound on its peak memory in MB.
 
-    This is the peak of this process, plus `workers` times the largest peak of a worker process.
+    The bound is the peak of the calling process, plus `workers` times the largest peak of a worker process.
     """
     step(work)
     mine, theirs = (resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

@@ -38,7 +38,7 @@ STAGES = {
 # Snakemake rules whose last log line is printed.
 RELAYED = ("discover", "measure", "preliminary", "gather", "judge", "lint")
 ERROR_LINES = 15
-# The clock is updated only every few seconds, because shorter pauses do not matter here.
+# Seconds between clock updates. Shorter pauses are not detected, which does not matter here.
 TICK_S = 5.0
 # A disk with fewer free bytes counts as full, because it has no room for a log.
 FULL_BYTES = 100_000

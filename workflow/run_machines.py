@@ -32,7 +32,7 @@ class Machines:
     granted_min: returns a preset's time budget in minutes.
 
     Each machine has a folder in the results folder, which contains:
-    `ended`: the word for success, or the reason for the failure;
+    `ended`: the word `measured`, or the reason for the failure;
     `asked`: a file that is rewritten to request another try;
     `log`: the output from all tries;
     `results`: the results from the workflow that ran for the machine.
@@ -80,7 +80,7 @@ class Machines:
     def cores(self, name: str, attempt: int, here: int) -> int:
         """Return the number of cores to request from a scheduler; 1 after the last try, when the job only gives up.
 
-        here: this machine's core count, which is the default.
+        here: core count where this workflow runs, used if the machine's settings have no `cores`.
         """
         return int(self.setting(name, "cores", here)) if attempt <= TRIES else 1
 

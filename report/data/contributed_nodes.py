@@ -50,8 +50,8 @@ def write_node_folder(pack: Pack, folder: Path) -> Path:
 def add_node_folder(pack: Pack, nodes: Path, like: Iterable[str]) -> Path:
     """Add a pack's node to the folder `nodes` atomically, without overwriting anything; return the node's folder.
 
-    like: names of folders whose rounds have the same node id. The new folder's name sorts after these names, to let the
-    existing nodes keep their ids. Removes staging folders that killed runs left. Raises OSError.
+    like: names of folders whose rounds have the pack's node id. The new folder's name sorts after these names, to let
+    the existing nodes keep their ids. Removes staging folders that killed runs left. Raises OSError.
     """
     nodes.mkdir(parents=True, exist_ok=True)
     for stale in nodes.glob(f"{_ADDING}*"):

@@ -24,8 +24,8 @@ from report.formatting import count_machines_and_runs, instance_name
 
 # Summary columns that estimates need in addition to POINT and the value's column.
 _ESTIMATE_COLUMNS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
-# Skip the earliest counter readings, which are this fraction of a point's readings. Counters average over up to a
-# second, so early readings include the setup before the samples.
+# Fraction of a round's counter readings to skip at the start. Counters average over up to a second, so early readings
+# include the setup before the samples.
 SETTLED = 0.5
 
 
@@ -84,7 +84,7 @@ class Dataset:
     def compute_once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Call `make` only once per key; return its result.
 
-        A later call returns the cached result, and adds the data that `make` has read to `used` again.
+        A later call returns the cached result. It also adds to `used` the data that `make` read to compute the result.
         """
         if key not in self._cache:
             with self.track_use() as used:
@@ -114,9 +114,9 @@ class Dataset:
         return _estimates_from_rows(rows, value, list(zip(rows.index)))
 
     def device_summary(self, experiment: str, value: str = "estimate") -> Estimates:
-        """Return the same estimates as `summary`, but for points with the metric `graph_time` use this metric.
+        """Return estimates like `summary`, from the metric `graph_time` at points that have it, else from `time`.
 
-        It is a call's time in a device graph. Outside graphs, launches dominate the time of short GPU calls.
+        graph_time is a call's time in a device graph. Outside graphs, launches dominate the time of short GPU calls.
         """
         times, graph_times = (self.summary(experiment, metric, value) for metric in ("time", "graph_time"))
         names = [name for name in times.labels if name in graph_times.labels]
@@ -127,7 +127,7 @@ class Dataset:
 
     @cached_property
     def disturbed_rows(self) -> frozenset[int]:
-        """Numbers of the summary rows with most rounds disturbed; see `disturbances.disturbed_rounds`."""
+        """Numbers of the summary rows whose rounds are mostly disturbed; see `disturbances.disturbed_rounds`."""
         # Summaries from earlier editions lack this column.
         if "n_disturbed" not in self.table:
             return frozenset()
@@ -140,9 +140,10 @@ class Dataset:
         return categorical(self.nodes.samples(*experiments, columns=columns))
 
     def estimates_from_samples(self, samples: pd.DataFrame) -> Estimates:
-        """Return estimates for samples of one metric that were computed from other samples.
+        """Summarise samples with computed values; return the estimates for points with status ok.
 
-        The intervals are computed from the spread between rounds.
+        samples: samples for one metric, with values computed from other samples. The intervals are computed from the
+        spread between rounds.
         """
         points = summarise(samples)
         points = points[points["status"] == "ok"]
@@ -165,7 +166,7 @@ class Dataset:
         """Return estimates for a counter that was read during an experiment, in its sample column's unit.
 
         column: clock_mhz, memory_clock_mhz, temperature_c, power_w or utilisation. settled: fraction of a round's
-        samples to skip, the earliest; the round's value is the median over the other samples. Intervals are computed
+        samples to skip at the start; the round's value is the median over the other samples. Intervals are computed
         from the spread between rounds, as for times. Zero means a missing value, except for utilisation.
         """
         samples, unit = self.samples(experiment), (SAMPLES.columns[column].metadata or {})["unit"]

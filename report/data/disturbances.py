@@ -25,12 +25,12 @@ MEANING = {
 }
 # Flag for samples that count as disturbed, because other processes used cores that the work's threads needed.
 DISTURBING = "crowded"
-# Largest relative half-width of the interval at which sampling stops in any preset.
+# Largest `target` in all presets. Sampling stops when the interval's relative half-width reaches the target.
 TARGET_HALF_WIDTH = 0.05
 # A rate that has no interval must exceed a peak by this factor, for the peak to be flagged.
 _SURELY = 1.05
 _PLACE = ["node", "device", "dtype", "threads"]
-# Column and words used to make a detail, by flag, because these flags have no detail in old data.
+# In old data, these flags have no detail. For each flag, the column with the detail's number, and the detail's words.
 _FIGURES = {"busy": ("other_load", " other load"), "steal": ("steal", "")}
 FIGURES = [column for column, _ in _FIGURES.values()]
 _FLAG_TEXT = re.compile(

@@ -51,9 +51,9 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
     """Find node folders, grouped by kind, and list the refused folders. Raises StudyError, like `read_nodes`.
 
     If a folder and an earlier folder have rounds in common, they are copies or states of the same node. Each round is
-    used only once, even if it has another name. If a folder has an earlier folder's id but other rounds, it is another
-    machine or run, and a number is appended to its id (`<id>.2`). Thus the first folder always keeps its id and
-    samples.
+    used only once, even if its files have different names. If a folder has an earlier folder's id but other rounds, it
+    is another machine or run, and a number is appended to its id (`<id>.2`). Thus the first folder always keeps its id
+    and samples.
     """
     by_id: dict[str, Folder] = {}
     refused: list[dict[str, str]] = []
@@ -65,7 +65,7 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
             continue
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
-        # Sort files whose name is not a round's name last, for example copies that sync tools made.
+        # Put files without a round's name at the end, because they may be copies that sync tools made.
         files = tuple(sorted(place.glob("[!.]*.parquet"), key=lambda path: (not ROUND_FILE.fullmatch(path.name), path)))
         folder = Folder(place, record, files, record["id"], _read_pack_digest(place, refused))
         earlier = _find_earlier(folder, by_id.values())
@@ -96,7 +96,10 @@ def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
 
 
 def _find_earlier(folder: Folder, folders: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
-    """Return an earlier folder that has rounds in common with `folder`, and the files in `folder` with new rounds."""
+    """Return an earlier folder that has rounds in common with `folder`, and the files in `folder` with new rounds.
+
+    Returns None if there is no such earlier folder.
+    """
     like = [
         other
         for other in folders
@@ -149,7 +152,7 @@ def _node_folders(directories: Iterable[Path], refused: list[dict[str, str]]) ->
             # Skip hidden folders, because another process is still writing them.
             visible = sorted(
                 (child for child in directory.iterdir() if not child.name.startswith(".")),
-                # Sort folders whose name is not a node id last, for example copies that sync tools made.
+                # Put folders without a node id as name at the end, because they may be copies that sync tools made.
                 key=lambda child: (not re.fullmatch(NODE_SCHEMA["properties"]["id"]["pattern"], child.name), child),
             )
             folders += [child for child in visible if _is_node(child, refused)]

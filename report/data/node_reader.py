@@ -162,8 +162,8 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
     if untrue:
         experiment = dict(zip(file_index.tolist(), samples["experiment"].tolist(), strict=True))
         out = set(untrue)
-        # Decide for each folder separately, because a node's rounds may be in several folders, and a single folder may
-        # be wrong.
+        # Decide for each folder separately if all its files are refused, because a node's rounds may be in several
+        # folders, and a single folder may be wrong.
         for place in dict.fromkeys(path.parent for path, _, _ in used):
             here = [at for at, (path, _, _) in enumerate(used) if path.parent == place]
             bad = [at for at in here if at in untrue]

@@ -25,23 +25,24 @@ from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import format_number
 
 # Factor over a CPU's highest measured clock, for the limits on its rates. Clock and rate are measured at different
-# moments, and cores may run at different clocks. The published node reaches 0.99 times its limits.
+# moments, and cores may run at different clocks. Without this factor, the highest published rate would be 0.99 times
+# its limit.
 MARGIN = 1.3
 # Factor over a GPU's rated peak. It allows for number formats that have no rating, and for boost clocks.
 RATED_MARGIN = 4.0
 # Maximum ratio of a GPU's cache bandwidth to its memory bandwidth.
 CACHES_OF_GPUS = 20.0
 # MEMORY_MARGIN: factor over the bandwidth of the fastest known CPU memory.
-# BEYOND_CACHES: this limit applies only to arrays that are more than this factor larger than all caches together,
-# because they must come from memory.
+# BEYOND_CACHES: the memory limit applies only to arrays that are larger than all caches together by more than this
+# factor, because such arrays must come from memory.
 MEMORY_MARGIN, BEYOND_CACHES = 1.5, 4.0
 # Minimum time for a call from Python. Real calls take several times longer.
 SHORTEST_CALL_S = 1e-8
 # Tolerance for two durations that different clocks measured. The longer duration may exceed the other by the factor
 # CLOCKS_AGREE, plus CLOCKS_AGREE_S seconds.
 CLOCKS_AGREE, CLOCKS_AGREE_S = 1.1, 0.5
-# Minimum duration of a sample with several calls, as a fraction of the time since the previous sample, because such
-# samples follow one another directly. The median over the series must reach it.
+# Minimum ratio of a sample's duration to the time since the previous sample, as the median over a series. It applies to
+# samples with several calls, because such samples follow one another directly.
 LEAST_SHARE = 0.05
 # Maximum ratio between the counted work of two rounds, because libraries may choose another algorithm in another round.
 SAME_WORK = 1.1
@@ -217,7 +218,7 @@ def _operations_per_cycle(cpu: Mapping[str, Any], dtype: str) -> float:
 
 
 def _gpu_limits(record: Mapping[str, Any], device: str, timed: pd.DataFrame) -> tuple[Numbers, Numbers, str, str]:
-    """Return the same bounds for a GPU, from its ratings, or from the fastest known GPU if the ratings are unknown."""
+    """Return bounds like `_cpu_limits`, but for a GPU. If its ratings are unknown, use the fastest known GPU's."""
     rated, memory, name, memory_name = _figure(GPU), _figure(GPU_MEMORY), GPU, GPU_MEMORY
     gpu_name = next((device_record["name"] for device_record in record["devices"] if device_record["id"] == device), "")
     with suppress(StudyError):
@@ -262,7 +263,10 @@ def _duration_faults(seconds: pd.DataFrame, rounds: Sequence[Mapping[str, Any]])
 
 
 def _gap_faults(seconds: pd.DataFrame) -> list[Fault]:
-    """Find series whose samples take more, or far less, time than passed from sample to sample by the round's clock."""
+    """Find series whose samples take more time, or far less, than the round's clock shows between two samples.
+
+    The series' median ratio between the two times is checked.
+    """
     columns = seconds[["file", "sample", "elapsed_s"]].to_numpy(float)
     follows = (np.diff(columns[:, 0]) == 0) & (np.diff(columns[:, 1]) == 1)
     gap = np.diff(columns[:, 2])

@@ -13,7 +13,8 @@ from report.data import disturbances
 
 POINT = ["node", "experiment", "device", "backend", "dtype", "threads", "params"]
 SERIES = [*POINT, "metric"]
-# Series that agree in these columns form a group. Variances within a group are moderated together.
+# Series that agree in these columns form a group. Each variance is shrunk towards the other variances in its group (see
+# `report.statistics`).
 GROUP = ["node", "experiment", "device", "metric"]
 # Metrics that are counted or computed, not timed. Such a metric is exact if its value is equal in all rounds.
 COUNTED = {
@@ -77,7 +78,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         )
         .sort("series")
     )
-    # Use samples that failed only for series without any sample that is ok.
+    # Use samples with another status than ok only for series that have no sample with status ok.
     used = rows.filter(ok | (pl.col("n_ok") == 0))
     numbers = used.group_by("series").agg(
         *(pl.col(name).drop_nans().median() for name in ("flop", "bytes")),

@@ -44,7 +44,7 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
 def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, float]]:
     """Return a summary row's rounds, each with its number, its ok sample count and its median.
 
-    The list is empty if the folder contains no samples, as in an edition.
+    The list is empty if the folder contains no samples, as in a published edition of the report.
     """
     import polars as pl
 

@@ -1,7 +1,8 @@
-"""A/A study: measure the same points in several runs, with this study and with `torch.utils.benchmark`.
+"""A/A study: measure the same points in several runs, with this project and with `torch.utils.benchmark`.
 
-In each run, the study measures one round, then torch measures, then the study measures its other rounds. The study's
-rounds are thus minutes apart, as in its workflow. Torch measures in the process `python -m studies.bench.aa_study`.
+In each run, the project (called `study` below) measures one round, then torch measures, then the project measures its
+other rounds. Its rounds are thus minutes apart, as in its workflow. Torch measures in the process
+`python -m studies.bench.aa_study`.
 """
 
 from __future__ import annotations
@@ -143,9 +144,9 @@ def time_with_torch(label: str) -> dict[str, Any]:
 def estimate_run(raw: dict[str, Any], method: str, run: dict[str, Any]) -> tuple[Floats, Floats, Floats]:
     """Return one run's log times, their standard errors (nan if unknown) and degrees of freedom.
 
-    Each array has the shape (points,). The study's values are computed as in the report, which moderates the points'
-    variances together within an experiment. Torch's values are computed as if its samples were independent and normally
-    distributed.
+    Each array has the shape (points,). The study's values are computed as in the report: each point's variance is
+    shrunk towards those of the experiment's other points (see `report.statistics`). Torch's values are computed as if
+    its samples were independent and normally distributed.
     """
     labels = raw["points"]
     if method == STUDY:
@@ -190,7 +191,7 @@ def coverage(logs: Floats, halves: Floats) -> Coverage:
     low, high = binomtest(covered, pairs).proportion_ci(LEVEL, method="exact")
     with np.errstate(divide="ignore", invalid="ignore"):
         needed = np.where(apart == 0, 0.0, apart / half)
-    # Take the smallest factor that is sufficient. Interpolation between two pairs could make it too small.
+    # Take the smallest sufficient value in `needed`. An interpolated value could be too small.
     factor = float(np.quantile(needed, LEVEL, method="inverted_cdf"))
     return Coverage(pairs, unknown, covered / pairs, float(low), float(high), float(np.median(half)), factor)
 

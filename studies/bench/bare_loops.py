@@ -40,7 +40,7 @@ def compile_triad(folder: Path, vector_bytes: int) -> tuple[str, str]:
     Without a C compiler or OpenMP, returns "" and the reason.
     """
     compiler = shutil.which("gcc") or shutil.which("cc") or "cc"
-    # Use the vector width of the project's kernel, because gcc alone would halve it on some cores.
+    # Use vectors as wide as in the project's kernel. On some processors, gcc's default is half this width.
     wide = ["-mprefer-vector-width=512"] if vector_bytes == 64 else []
     order = [compiler, "-O3", "-march=native", "-fopenmp", *wide]
     library, source = folder / "stream.so", Path(__file__).with_name("stream.c")
@@ -136,9 +136,10 @@ def time_calls(once: TimedCall, seconds: float) -> list[float]:
 
 
 def run_order(order: dict[str, Any]) -> dict[str, Any]:
-    """Run an order, a dict {experiment, params, library, seconds}.
+    """Measure a point's rate with its bare loop.
 
-    Returns {rate: FLOP or bytes per second}, or {reason: text} if the run fails.
+    order: dict with the keys experiment, params, library (path to the compiled triad) and seconds (for the timed calls
+    and their warm-up). Returns {rate: FLOP or bytes per second}, or {reason: text} if the loop fails.
     """
     params = order["params"]
     try:

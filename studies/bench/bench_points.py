@@ -20,8 +20,8 @@ _referenced: list[object] = []
 class Case:
     """Point with its label.
 
-    group: name for the points whose variances `core_over_bare` moderates together; empty for a point that has no bare
-    loop to compare with.
+    group: name for points with the same kind of bare loop, whose variances `core_over_bare` shrinks towards each other;
+    empty for a point without a bare loop.
     """
 
     label: str

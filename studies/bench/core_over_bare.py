@@ -35,10 +35,10 @@ def start_child(module: str) -> Child:
 def measure(cases: Sequence[Case], policy: dict[str, Any], repetitions: int) -> dict[str, Any]:
     """Measure the points with the core and with bare loops.
 
-    policy: {target, budget_s, max_samples} for a point. Returns a dict with the keys peers (description of each group's
-    bare loop), points, and left_out (reasons by label). Each point is a dict {group, label, unit, project, peer}.
-    project and peer are lists with a rate per second for each repetition, from the core and from the bare loop. Raises
-    ChildError.
+    policy: dict with the fields of `experiments.timing.Policy`, for each point; bare loops use only budget_s. Returns a
+    dict with the keys peers (description of each group's bare loop), points, and left_out (reasons by label). Each
+    point is a dict {group, label, unit, project, peer}. project and peer are lists with a rate per second for each
+    repetition, from the core and from the bare loop. Raises ChildError.
     """
     rates: dict[str, list[list[float]]] = {case.label: [] for case in cases}
     left_out: dict[str, str] = {}
@@ -88,8 +88,8 @@ def point_ratios(raw: dict[str, Any]) -> pd.DataFrame:
     """Return a table with a row for each point: its `label`, `unit`, `rate`, `ratio`, `low` and `high`.
 
     rate: the bare loop's median rate. ratio: ratio of the core's rate to the bare loop's rate. low, high: interval for
-    the ratio, computed on the log scale from the spread between repetitions. The variances in a group are moderated
-    together, as in the report.
+    the ratio, computed on the log scale from the spread between repetitions. Each point's variance is shrunk towards
+    the other variances in its group, as in the report (see `report.statistics`).
     """
     table = pd.DataFrame(raw["points"])
     group, _ = pd.factorize(table["group"])

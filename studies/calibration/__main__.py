@@ -42,8 +42,8 @@ from studies.calibration.simulated_machines import (
 
 ANSWERS = ["supported", "challenged", "depends", "undecided"]
 _OUTCOMES = {"supports": "supported", "challenges": "challenged", "undecided": "undecided"}
-# Distances from the true value to the threshold, to simulate besides 0. The unit is the median width of the interval
-# that the report draws.
+# Simulated distances from the true value to the threshold, in addition to distance 0. The unit is the median width of
+# the interval that the report draws.
 WIDTHS = (1, 2, 5)
 # Maximum number of points to simulate at a time, to limit memory use.
 _BATCH_POINTS = 10_000
@@ -55,10 +55,11 @@ _SPEEDUP, _CROSSOVER_SIZE = 10.0, 16.0
 class Question:
     """Question that the engine answers for each simulated node.
 
-    truth: returns the true times in s, in a shape that broadcasts to (devices, points). threshold: returns the true
-    value, shifted by the argument in the direction in which the truth supports the claim. The argument is a difference
-    between logarithms, or between exponents for a trend. per_node: if true, a trial is a node with all its points;
-    otherwise each case that is compared with the threshold is a trial. shifts: also simulate shifted thresholds.
+    truth: returns the true times in s, in a shape that broadcasts to (devices, points). threshold: returns the
+    threshold at a distance from the true value, on the side where the truth supports the claim. The distance is a
+    difference between logarithms, or between exponents for a trend. per_node: true if a trial is a node with all its
+    points, false if each estimate that is compared with the threshold is a trial. shifts: false if the only simulated
+    distance is 0.
     """
 
     says: str
@@ -197,7 +198,7 @@ def simulate_setting(setting: Setting, seed: Sequence[int]) -> dict[str, Any]:
         batches.append(_count_answers(question, cases, 0.0))
     at, widths = pd.concat([counts for counts, _ in batches]), np.concatenate([widths for _, widths in batches])
     width = float(np.nanmedian(widths)) if np.isfinite(widths).any() else None
-    # Count only the last batch of nodes, because it takes fewer trials to estimate how often answers are right.
+    # Count only the last batch of nodes: the rate of right answers can be estimated from fewer trials than error rates.
     off = {
         many: _count_answers(question, cases, 1.0 if width is None else many * width)[0]
         for many in WIDTHS
@@ -241,8 +242,8 @@ def _count_answers(question: Question, cases: Estimates, off: float) -> tuple[pd
     nodes: list[str] = []
     answers: list[str] = []
     widths: list[Floats] = []
-    # Do not search for the boundary between supporting and challenging cases: it takes longer than the decision, and is
-    # needed only for the verdict's sentence.
+    # Do not search for the boundary between supporting and challenging cases: the search takes longer than the
+    # decision, and only the verdict's sentence needs the boundary.
     threshold = Threshold.from_json(question.threshold(off))
     part = Part(question.says, "", question.rule, threshold, "", options=dict(question.options))
     with patch("report.judging.rules.find_boundary", return_value=None):
