@@ -37,8 +37,8 @@ from report.statistics import Floats
 
 # Tolerance for rounding errors when machine weights are summed.
 _ROUNDING = 1e-6
-# For each label over which a ratio may be formed, the labels that differ whenever it differs. The ratio's two sides
-# need not agree in these labels, because they never do.
+# For a label over which ratios are formed, the labels whose values change with it, itself included. Two cases form a
+# ratio if they agree in all other labels.
 _FOLLOWS = {"device": ["device", "threads"], "entry": ["entry", "subject"]}
 # For a numeric label, the labels that only name its values. They do not split a series along the numeric label.
 _NAMES = {"parameters": ["model"]}
@@ -154,9 +154,10 @@ def _fit_line(x: Any, y: Any, w: Any, dfs: Any) -> tuple[float, float, float]:
 def crossings(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     """Find the value of a numeric label at which two series cross. Each pair of series gives one case.
 
-    At each label value, the ratio between the two series decides which is ahead. low and high are the nearest decided
-    values before and after the lead first changes; the estimate is interpolated between them on logarithms. A pair that
-    never crosses challenges the claim, unless the ratio is undecided at some value.
+    At each label value, the ratio between the two series tells which is ahead; the value is undecided if the ratio's
+    interval contains 1 or is unknown. low and high are the decided values just before and just after the lead first
+    changes; the estimate is interpolated between them on logarithms. A pair that never crosses challenges the claim,
+    unless some value is undecided.
     """
     along = str(options["along"])
     if not len(cases):
@@ -247,7 +248,7 @@ class PooledEstimates(Estimates):
         return order, np.flatnonzero(np.diff(self._machine_numbers[order], prepend=-1))
 
     def reduce_runs(self, least: np.ufunc, values: NDArray[Any]) -> NDArray[Any]:
-        """Reduce the values of each machine's runs to one by `least`, such as np.minimum. Returns shape (machines,)."""
+        """Reduce each machine's runs to one value by the ufunc `least` (such as np.minimum), shape (machines,)."""
         order, starts = self._machine_order
         return np.asarray(least.reduceat(values[order], starts))
 
@@ -282,7 +283,10 @@ class PooledEstimates(Estimates):
         return values[order][np.cumsum(n) - n + ranks]
 
     def bounds(self, least: Floats, most: Floats, level: float = statistics.DECIDING) -> tuple[Floats, Floats]:
-        """Bound the median over machines at `level`, given bounds for each instance, shape (instances,)."""
+        """Return low and high bounds on each row's median over machines, each with shape (rows,).
+
+        least, most: bounds for each instance, shape (instances,). level: the interval level for the median.
+        """
         n = self.machine_counts
         below = median_ranks(n, level)
         return (
@@ -296,7 +300,7 @@ class PooledEstimates(Estimates):
 
     @cached_property
     def medians(self) -> tuple[Floats, NDArray[np.intp]]:
-        """Return each row's median over machines, and the position of the middle instance.
+        """Return two arrays, shape (rows,): medians over machines, and the middle instances' positions in `instances`.
 
         If two instances are in the middle, the position is the lower one's. The median is nan unless more than half the
         machines have an estimate.

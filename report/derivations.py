@@ -109,9 +109,9 @@ def documented_input(
     alternatives: entries in the same unit that could replace this entry; only verified alternatives are used.
     low, high: further ends for the range.
 
-    The range spans the entry's value, low and high, the alternatives, `low` and `high`. With any of the last three, the
-    range is used for the sensitivity table only; otherwise it extends the result's interval. Raises MissingSourceError
-    if the entry is missing or unverified.
+    The range spans the value, low and high in the entry, the alternatives, and the arguments `low` and `high`. If an
+    alternative or one of these arguments is used, the range is for the sensitivity table only; otherwise it extends the
+    result's interval. Raises MissingSourceError if the entry is missing or unverified.
     """
     entry = data.entry(name)
     value, ends = float(entry["value"]), [end for end in (low, high) if end is not None]

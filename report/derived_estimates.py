@@ -39,7 +39,7 @@ class Derivation:
     def values(self, names: Iterable[str] | None = None, end: str = "value") -> dict[str, float]:
         """Return each input's value in its symbol's unit.
 
-        names: inputs that take an end of their range in place of their value. end: the end, 'low' or 'high'.
+        names: inputs that take the `end` of their range ('low' or 'high') in place of their value; None for no inputs.
         """
         moved = set(names or ())
         return {
@@ -185,7 +185,7 @@ def _corners(
 
 @dataclass(frozen=True)
 class _LazyDerivations(Sequence[Derivation]):
-    """Sequence that makes a derivation when it is read, because there can be very many and few are read."""
+    """Sequence that makes each derivation only when it is read. There can be very many, and few are read."""
 
     length: int
     make: Callable[[int], Derivation]

@@ -145,9 +145,8 @@ class Estimates:
     def ends(self, level: float | statistics.Floats) -> tuple[statistics.Floats, statistics.Floats]:
         """Return the intervals' low and high ends at another level than LEVEL, each with shape (rows,).
 
-        Fixed intervals do not change: they have infinite df and no standard error (published figures, and the
-        neighbouring values of a crossing). On the linear scale, ends at 0 or 1 do not change either, because shares are
-        clipped there.
+        Intervals with infinite df and no standard error do not change; published figures and crossings have such
+        intervals. On the linear scale, ends at 0 or 1 do not change either, because shares are clipped there.
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening_factor(df, level))

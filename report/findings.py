@@ -197,8 +197,10 @@ def _placeholder_range(
 ) -> tuple[float, float]:
     """Return the range to print for a case, over all machines that measured it.
 
-    If the text `around` the placeholder states a bound, both numbers are the outer end. labelled: True if the
-    placeholder has `for`. ceiling: the largest possible value.
+    which: the placeholder's word. labelled: True if the placeholder has `for`. ceiling: the largest possible value.
+
+    Without `for`, if the text `around` the placeholder states a bound (such as "at least"), both returned numbers are
+    the lower end for `least`, and the upper end for `most`.
     """
     same_machines = [case] if which in ENDS and not labelled else same_cases(case, verdict)
     ranges = [_case_range(same_case, ceiling) for same_case in same_machines]

@@ -224,8 +224,8 @@ def format_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
-# Printed names for the services that the study's servers offer. `classifier` and `int8` are small networks that occur
-# only in earlier nodes' data.
+# Printed names for values in the label `service`, which tells what a server program computes. `classifier` and `int8`
+# are small networks that occur only in earlier nodes' data.
 SERVICES = {
     "text-classifier": "classifier of texts",
     "image-classifier": "classifier of photographs",

@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 
     @property
     def is_decided(self) -> bool:
-        """True if evidence settled the claim; UNDECIDED is no decision."""
+        """True if the evidence was sufficient to decide the claim or part."""
         return self in DECIDED
 
     @property

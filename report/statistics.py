@@ -10,30 +10,30 @@ Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 
 **A ratio** is estimated by the difference between two log estimates.
 
-This module departs from limma and Welch in two ways that simulation showed to be necessary (40 points or fewer, 3 to 8
-rounds, 2% spread between rounds and 1% within, variances equal or spread over a factor 25, round effects normal or
-Student t with 4 df; nominal 95%):
+This module departs from limma and Welch in three ways. Simulation showed the first two to be necessary (40 points or
+fewer, 3 to 8 rounds, 2% spread between rounds and 1% within, variances equal or spread over a factor 25, round effects
+normal or Student t with 4 df; nominal 95%):
 
 - Welch and Satterthwaite add up the two estimates' degrees of freedom. That is right for two independent estimates with
   *fixed* variances. A moderated variance instead describes a point drawn from a distribution of variances. The
   difference then follows Behrens and Fisher's distribution, whose tails are no lighter than either estimate's. With
-  Welch's df, intervals for ratios covered the truth in 91-95% of the simulations. With df = sum(v) / sum(v / df), they
-  covered it in 94-96%. This formula matches Behrens and Fisher's quantiles to 1%, and gives the df of one estimate if
-  the other is exact. Ratios of two points without others to moderate them are covered conservatively: 97-99% with 3
-  rounds, 96-97% with 8.
+  Welch's df, intervals for ratios covered the truth in 91-95% of the simulations. With df = sum(v) / sum(v / df), where
+  v is an estimate's squared standard error, they covered it in 94-96%. This formula matches Behrens and Fisher's
+  quantiles to 1%, and gives the df of one estimate if the other is exact. Ratios of two points without others to
+  moderate them are covered conservatively: 97-99% with 3 rounds, 96-97% with 8.
 - limma takes the fitted prior as known. With 40 points that is harmless. With 2 to 10 points, variances that agree by
   chance are taken to agree in truth (coverage down to 91%). Here the prior's df are lowered to allow for the fitting
   error: 1/d0' = 1/d0 + 2/(sum of the other points' df). Times are then covered in 93.5-96%, but ratios in up to 98% in
   groups with two points.
 
-With both departures and 40 points, the coverage is 94.3-95.9% for times and 94.6-96.3% for ratios. It is lowest with 3
-rounds and unequal variances, and highest with 3 rounds and heavy tails.
+With these two departures and 40 points, the coverage is 94.3-95.9% for times and 94.6-96.3% for ratios. It is lowest
+with 3 rounds and unequal variances, and highest with 3 rounds and heavy tails.
 
-There is a third departure. The same processes measure all points in a group, so a disturbed round affects many points
-(`mean_round_correlation`). Correlated variances tell less about each other than independent ones, so P points whose
-rounds correlate by r count as P / (1 + (P - 1) r^2) points.
+The third departure allows for correlated rounds. The same processes measure all points in a group, so a disturbed round
+affects many points (`mean_round_correlation`). Correlated variances tell less about each other than independent ones,
+so P points whose rounds correlate by r count as P / (1 + (P - 1) r^2) points.
 
-**The level** is 99%, not 95%: see DECIDING. `studies/calibration` simulates how often the rules err at it;
+**The level** is 99%, not 95%: see DECIDING. `studies/calibration` simulates how often the rules err at 99%;
 `tests/report/test_statistics.py` repeats the simulation at both levels.
 """
 

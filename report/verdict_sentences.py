@@ -40,8 +40,8 @@ _HOLDS = {"supports": "holds", "challenges": "fails", "undecided": "is undecided
 _LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
 # At most this many measured label values are listed.
 _MOST_LISTED = 8
-# If a threshold differs by less than this fraction, three digits do not show it, so the text says "hardly" instead of a
-# factor.
+# If a trial's threshold differs from the declared threshold by less than this fraction, the text says "hardly more" or
+# "hardly less" instead of their ratio.
 _HARDLY = 0.005
 _FACT = "It rests on exact figures, which are not varied; only another reading of the words would turn it."
 
@@ -246,7 +246,7 @@ def _quote_depends(verdict: str) -> str:
 
 
 def _threshold_change(trial: Record, unit: str) -> str:
-    """Format 'a threshold above about 4,137 MAC/cycle', 'a threshold of 12 or more', 'a range of 2 to 4'."""
+    """Format a trial's threshold: 'a threshold above about 4,137 MAC/cycle', 'a threshold of 12 or more'."""
     at, side = trial["threshold"], trial.get("side")
     if isinstance(at, list):
         return f"a range of {threshold_text(at, unit)}"
@@ -269,7 +269,7 @@ def _factor_text(trial: Record, part: Record) -> str:
 
 
 def _margin_text(part: Record) -> str:
-    """Format the distance from the threshold, in interval widths; '' if there is no interval."""
+    """Format how far a part's result lies from the threshold, in interval widths; '' if `margin_widths` is None."""
     widths = part["robustness"]["margin_widths"]
     if widths is None:
         return ""
@@ -280,7 +280,7 @@ def _margin_text(part: Record) -> str:
 
 
 def _fruitless_trials(part: Record) -> str:
-    """Format the kinds of trials that were made on a part, if none turned the verdict."""
+    """Format the kinds of trials that were made on a part, for a claim whose verdict no trial turned."""
     trials, unit = part["robustness"]["trials"], part["unit"]
     tried = []
     others = [trial["threshold"] for trial in trials if trial["kind"] == "threshold" and "side" not in trial]

@@ -96,7 +96,7 @@ def _check_node(folder: Folder, staged: Path, where: str) -> Node:
 
 
 def _same_id_folders(folder: Folder, folders: Sequence[Folder], staged: Path) -> set[str]:
-    """Name the existing folders that hold rounds from a node with the pack's node id."""
+    """Return the names of the other folders that hold rounds with the pack's node id."""
     places = {place for item in folders if item.file_id == folder.file_id for place in _node_folders(item)}
     return {place.name for place in places - {staged}}
 
@@ -130,7 +130,7 @@ def _refuse_renamed(node: str, data: Dataset, where: str) -> None:
 
 
 def _describe_changes(node: Node, pack: Pack, before: Judged | None, after: Judged) -> Iterator[str]:
-    """Yield lines that describe the node, and the series and verdicts that it changes."""
+    """Yield lines about the node, how many series (summary rows) it adds, and the verdicts that it changes."""
     yield _describe_node(node, pack)
     rows, ok = (
         [0 if data is None else _count_rows(data[0], *status) for data in (before, after)] for status in ((), ("ok",))

@@ -209,8 +209,8 @@ def reading_faults(study: Study) -> Faults:
         row = behind.iloc[0]
         if row["unit"] not in ("1", part["unit"]):
             continue
-        # A count from one round is an exact case, but the summary row has no interval for it, so only the estimates are
-        # compared.
+        # If a count comes from one round, the case is exact (low = high), but the summary row has no interval, so only
+        # the estimates are compared.
         counted = row["n_rounds"] == 1 and case["low"] == case["high"]
         for name in ("estimate",) if counted else _ENDS:
             # A non-negative quantity's low end is clipped at 0, so it may differ from the low end in the summary row.

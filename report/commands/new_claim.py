@@ -115,10 +115,10 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
 
 
 def _check_heading(article: str, section: str, place: str) -> None:
-    """Raise StudyError unless the article has each heading in `section`, without a suffix in parentheses.
+    """Raise StudyError unless the article has all headings that `section` names, separated by '; '.
 
-    Several headings are separated by '; '. A heading may be shortened to the text before its colon. place: the location
-    to name in the error.
+    In `section`, a suffix in parentheses is ignored, and a heading may be shortened to the text before its colon.
+    place: the location to name in the error.
     """
     articles = {entry["key"]: entry for entry in read_yaml(PACKAGE / "articles.yaml")}
     if article not in articles:

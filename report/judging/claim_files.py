@@ -93,7 +93,8 @@ class PublishedEvidence:
 
     strength: 'direct' evidence may decide the part; 'indirect' evidence is only shown.
     why: the common points and the differences between the records and the claim.
-    of: for the rule for_share_of, the label whose values are the units; '' for the label that the part declares.
+    of: for the rule for_share_of, the label whose values are counted, such as model; '' for the label in the part's
+    options.
     """
 
     part: str

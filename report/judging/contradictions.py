@@ -34,7 +34,8 @@ class Contradiction:
 
     declared: the contradiction's entry in the file.
     sides: for each side, the claims that assert it, as pairs of claim id and part name ('' for the whole claim).
-    figures: published figures that one side recommends or names; the other side requires them to be large enough.
+    figures: published figures for something that one side recommends, such as a GPU's memory size; the other side
+    requires at least `least_value`.
     """
 
     declared: Record
@@ -111,7 +112,10 @@ def _find_faults(
 
 
 def _rule_records(claim: str, part: str, known: Mapping[str, Claim]) -> list[tuple[str, Record]]:
-    """List the rules for a claim, or for its part named `part`: pairs of claim id and a part as in `verdicts.json`."""
+    """List a claim's parts, or only the part named `part`, as pairs of claim id and record.
+
+    The records have only the fields that `rule_conflicts` needs.
+    """
     keys = ("quantity", "scope", "rule", "scale")
     judged = [rule_part for rule_part in known[claim].parts if part in ("", rule_part.name)]
     records = [
@@ -162,6 +166,8 @@ def side_standing(verdicts: Iterable[str]) -> str:
 
     Untestable claims are ignored, unless all claims are untestable: then the standing is 'opinion'. The standing is 'in
     part' if a verdict is DEPENDS, or if one claim is supported and another challenged, even if others await evidence.
+    Otherwise it is 'open' if a claim awaits evidence, 'undecided' if a claim is undecided, 'holds' if all claims are
+    supported, and 'fails' if not.
     """
     testable = set(map(Verdict, verdicts)) - {Verdict.NOT_TESTABLE}
     if not testable:
@@ -226,7 +232,7 @@ def _conflict_by_figures(contradiction: Contradiction) -> str:
 
 
 def rule_conflicts(sides: Sequence[Sequence[tuple[str, Record]]]) -> list[str]:
-    """Describe any two rules on different sides that no measurement can satisfy together.
+    """Describe each pair of rules, from different sides, that no measurement can satisfy together.
 
     sides: for each side, its rules as listed by `_rule_records`. Two rules are compared if they have the same quantity
     and their scopes overlap.

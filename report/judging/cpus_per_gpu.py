@@ -31,8 +31,8 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
     """Record, for each job, the slowest and the fastest GPU and the processors that each replaces.
 
     Each job uses its newest MLPerf round in which servers with and without a GPU took part. The servers without a GPU
-    have two processors. `low` and `high` span the round's entries. Only training and batch inference at the laxer
-    quality target are included, without robot modules (Jetson).
+    have two processors. A GPU's `low` and `high` are the range of its results in this round. Only training and batch
+    inference at the laxer quality target are included, without robot modules (Jetson).
     """
     by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     speedups = speedup(data).filter(baseline="server", family="mlperf")
@@ -63,6 +63,6 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
 
 
 def _gpu_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Record a GPU. A server has two processors, so the GPU replaces twice its speedup in processors."""
+    """Record a GPU and the number of processors that it replaces: twice its speedup over a server, which has two."""
     ends = {name: 2 * float(row[name]) for name in ("estimate", "low", "high")}
     return {"gpu": row["gpu"], **ends, "records": row["records"], "detail": row["detail"]}

@@ -185,8 +185,8 @@ def deciding_source(results: Sequence[PartResult], verdict: Verdict) -> str:
 def sole_contributed_node(record: Mapping[str, Any], contributed: Collection[str]) -> str:
     """Find the contributed machine that alone decides a verdict; return its first node, or '' if there is none.
 
-    record: the claim's record in `verdicts.json`. The result is '' if published measurements decide the verdict. Beside
-    measurements here, published figures have no node and do not count as a second machine.
+    record: the claim's record in `verdicts.json`. The result is '' if published measurements decide the verdict.
+    Otherwise, published figures among the cases are ignored, because they have no node.
     """
     if record["decided_on"] != HERE:
         return ""

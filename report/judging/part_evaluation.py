@@ -2,8 +2,8 @@
 
 Published records are judged by the part's own rule and threshold. They decide the part only if this study's
 measurements cannot; otherwise they are shown beside these measurements. Only direct evidence decides: its records
-describe the same work on both sides and state the number formats. `rules.PublishedEnds` defines the margin that a
-record needs to decide. Indirect evidence is only shown.
+compare two sides (such as CPU and GPU) on the same work, and state the number formats. `rules.PublishedEnds` defines
+the margin that a record needs to decide. Indirect evidence is only shown.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from report.verdicts import Failure, Missing
 def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
     """Select the estimates in a scope.
 
-    `backend: best` also selects the best shape, if there are shapes. Aggregates labelled best are selected only if the
-    scope asks for them. `threads: all` selects, for each node and device kind, the largest measured thread count.
+    `backend: best` also selects `shape: best`, unless the scope names a shape or the estimates have no label `shape`.
+    Estimates labelled best are aggregates; they are selected only if the scope asks for them. `threads: all` selects,
+    for each node and device kind, the largest measured thread count.
     """
     for name, value in _scope_values(scope, estimates).items():
         estimates = _narrow(estimates, name, value)
@@ -41,7 +42,8 @@ def select(estimates: Estimates, scope: Mapping[str, Any]) -> Estimates:
 def _drop_undecidable(estimates: Estimates) -> Estimates:
     """Drop each estimate without an interval if another machine of its kind has one for the same case.
 
-    A machine with a single round has no interval. Pooled with others, it could leave a case undecided that they decide.
+    A machine with a single round has no interval. If it were pooled with machines that have intervals, the case could
+    stay undecided although these machines decide it.
     """
     has_interval = estimates["low"].notna().to_numpy(bool)
     if "node" not in estimates.labels or has_interval.all():
@@ -115,9 +117,10 @@ def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | 
 
 
 def _missing_label(part: Part, estimates: Estimates, experiment: str) -> Missing:
-    """Find the first scope label that leaves no measurements.
+    """Find the first scope label whose value leaves no measurements.
 
-    If every label leaves some, name the rule if it cannot compare them.
+    If measurements remain after the last label, the rule ratio, trend or crossover found nothing to compare among them,
+    so the result names this rule.
     """
     remaining, missing = estimates, Missing(Verdict.AWAITING_EXPERIMENT, [experiment])
     for name, value in _scope_values(part.scope, estimates).items():
@@ -237,7 +240,7 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
     """Decide one part by its rule, or find the evidence that it lacks.
 
     Raises StudyError with the claim's file if the rule's options do not fit the estimates, if the quantity is unknown,
-    or if the data exist that the part declares to await.
+    or if the part declares that it awaits data, but these data exist.
     """
     quantity = quantities().get(part.quantity)
     if part.machine:
@@ -349,8 +352,8 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
 def _published_rule(part: Part, labels: Sequence[str]) -> str:
     """Return the rule to judge published records: the part's rule, or only its comparison (such as at_least).
 
-    The comparison suffices if the records are ratios, slopes or crossings already, without the label that the rule
-    needs.
+    If the records lack the label that the rule ratio, trend or crossover needs, they are ratios, slopes or crossings
+    already, so the comparison suffices.
     """
     needs = {"ratio": "over", "crossover": "over", "trend": "along"}.get(part.rule)
     return part.compare if needs and part.options[needs] not in labels else part.rule
@@ -367,7 +370,7 @@ def _with_stated_formats(estimates: Estimates) -> Estimates:
 def add_published_results(part_result: PartResult, claim: Claim, cache: QuantityCache) -> PartResult:
     """Judge published evidence for a part, and add the results to the part.
 
-    If the part lacks evidence or rounds and direct evidence decides, the part takes the outcome of that evidence.
+    A part that lacks evidence or rounds takes the outcome of the first direct evidence that decides, if there is any.
     """
     waits = part_result.missing or _missing_rounds(part_result)
     others = judge_published(part_result.part, claim, cache)

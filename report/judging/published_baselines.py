@@ -28,8 +28,9 @@ SCHEMA = json.loads((PACKAGE / "schemas" / "counterparts.schema.json").read_text
 def compare_counterparts(cache: QuantityCache, path: Path = DECLARED) -> list[dict[str, Any]]:
     """Compare each declared published value with this study's largest estimate on each node kind.
 
-    Each estimate has its ratio to the published value. The list is empty if the file is missing or there are no
-    published records. Raises StudyError for an unknown quantity or record.
+    Returns a record for each published value; its field `here` lists the estimates with their ratios to this value.
+    Returns an empty list if the file is missing or there are no published records. Raises StudyError for an unknown
+    quantity or record.
     """
     published = cache.data.published
     if not path.exists() or not published.records_by_key:

@@ -182,9 +182,9 @@ def _figure_range(
 ) -> tuple[float | None, float | None, float | None]:
     """Calculate a figure's value, low and high from one or two entries.
 
-    Each entry is divided by its count. If there are two entries, the first is then divided by the second: low is the
-    first low over the second high, and high is the first high over the second low. All are None if an entry has no
-    value.
+    Each entry is divided by its count, the number of devices behind it. If there are two entries, the first is then
+    divided by the second: low is the first low over the second high, and high is the first high over the second low.
+    All are None if an entry has no value.
     """
     if any(entry.get("value") is None for entry in entries):
         return None, None, None

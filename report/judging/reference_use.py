@@ -32,7 +32,7 @@ def reference_users(
     - claims that name the entry or whose quantity read it,
     - contradictions,
     - quantities that read the entry,
-    - quantity modules that declare the entry in `ENTRIES`, because they read it if other data are present,
+    - quantity modules that declare the entry in `ENTRIES`, which they read only if other data are present,
     - comparisons with measurements here,
     - GPU ratings,
     - the plausibility check on nodes.

@@ -39,18 +39,18 @@ from report.statistics import Floats
 from report.verdicts import Part as PartRecord
 from report.verdicts import Robustness, Trial, Turn
 
-# CLEAR_WIDTHS: a robust outcome lies at least this many interval widths from the threshold. NEAR_FACTOR: a threshold in
-# the declared range is near if it differs from the declared threshold by at most this factor; no near threshold turns a
-# robust outcome.
+# Conditions for a robust outcome. CLEAR_WIDTHS: its estimate lies at least this many widths of its interval from the
+# threshold. NEAR_FACTOR: the outcome stays the same at all thresholds in the declared range that differ from the
+# declared threshold by at most this factor.
 CLEAR_WIDTHS, NEAR_FACTOR = 1.0, 2.0
-# Scope labels to try with other values, because the claim's question stays the same.
+# Scope labels for which trials take other values. With these values, the claim's question stays the same.
 _SWAPPED = ("dtype", "threads", "backend", "baseline", "precision", "op")
 # Trials name at most this many cases or machines. If there are more, only their number is given.
 MOST_NAMED = 3
 # If a slider's range spans more than this factor, it is drawn on a logarithmic scale.
 LOGARITHMIC = 8.0
-# Number of bisection steps to find the threshold at which a share's outcome changes. A share varies smoothly with the
-# threshold, so the interval ends do not give this threshold.
+# Number of bisection steps to find the threshold at which a share's outcome changes. Other outcomes change only at a
+# threshold from `_candidate_thresholds`, but a share varies smoothly with the threshold.
 _HALVINGS = 40
 # A slider with more pieces than this offers the declared thresholds only.
 MOST_PIECES = 60
@@ -72,12 +72,12 @@ class Retrial:
     ) -> None:
         self.part, self.result, self.verdict_for, self.outcome = part, result, verdict_for, result.outcome
         self.undecided_outcome = open_
-        # Trials that leave out estimates use the same interval level as for all estimates. Their intervals may thus be
-        # slightly too wide, which is conservative.
+        # A trial that leaves out estimates keeps the interval level for the full number of estimates. Its intervals may
+        # thus be slightly too wide, which is conservative.
         self.low, self.high = deciding_ends(part, result.estimates)
         self.sides_at = side_finder(part, result.estimates, (self.low, self.high))
         self.sides = np.array(result.sides)
-        # Marks the estimates with an interval. The other estimates keep their side at every threshold.
+        # True for each estimate with an interval. An estimate without one keeps its side at every threshold.
         self.known = ~(np.isnan(self.low) | np.isnan(self.high))
         self.population = share_population(part, result.estimates)
         self.decides = any(verdict_for(other) != verdict_for(self.outcome) for other in Verdict if other.is_judged)
@@ -127,7 +127,7 @@ def part_robustness(
     verdict: the verdict on the claim.
     decides: True if another outcome of this part alone would turn the verdict.
     fragile: True if the margin is below CLEAR_WIDTHS or a trial turns the verdict. Thresholds beyond NEAR_FACTOR do not
-    count, nor do loops in plain code, because they measure a language, not a machine.
+    count, nor do loops in plain code, which measure a language, not a machine.
     """
     retrial = Retrial(part, result, verdict_for)
     distance = margin(result, part.threshold, part.share)
@@ -157,10 +157,11 @@ def _is_near(trial: Trial) -> bool:
 def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> float:
     """Return how far the deciding estimate lies from the threshold, in widths of the estimate's interval.
 
-    The deciding estimate is the representative estimate. For DEPENDS, it is the less clear of two estimates, namely the
-    clearest on each side, because the outcome holds as long as both sides have an estimate. Distances are computed on
-    logarithms if all values are positive. For a share of units, return the share's distance from `wanted`. The distance
-    is infinite for exact figures, and nan without an interval.
+    The deciding estimate is the representative estimate, except for DEPENDS. Then each side's distance is that of its
+    farthest estimate, and the smaller one is returned, because the outcome holds as long as each side has an estimate.
+    Distances are computed on logarithms if all values are positive. For a share of units, the distance is that between
+    the share and the required share `wanted`, in widths of the share's interval. The distance is infinite for exact
+    figures, and nan without an interval.
     """
     if result.share is not None and result.share.units:
         # A share's interval always has a width, because the units are only a sample.
@@ -264,7 +265,7 @@ def outcome_pieces(retrial: Retrial, low: float, high: float) -> Iterator[tuple[
 def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[float]:
     """List the ends of the range and all thresholds between them at which an estimate may change sides.
 
-    For a share of units, add evenly spaced thresholds, because its outcome may change anywhere.
+    For a share of units, add evenly spaced thresholds, because the share's outcome may change anywhere.
     """
     ends = np.concatenate([retrial.low[retrial.known], retrial.high[retrial.known]])
     if "family" in retrial.result.estimates.labels:
@@ -323,8 +324,8 @@ def _other_values(estimates: Estimates, name: str, now: Any, part: Part, more: M
 def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
     """Yield a trial for each case, machine kind, or unit in a share whose omission changes the outcome.
 
-    All machines of a kind are left out together; `one_case` is True if they have one case only. Without a case or
-    machine, the outcome follows from the counts of supporting and challenging cases. A share is computed again.
+    All machines of a kind are left out together; `one_case` is True if they have one case only. The outcome follows
+    from the numbers of remaining supporting and challenging cases, but a share is computed again.
     """
     estimates, n = retrial.result.estimates, len(retrial.sides)
     pro, contra = (int((retrial.sides == side).sum()) for side in (Side.SUPPORTS, Side.CHALLENGES))
@@ -427,9 +428,11 @@ def _ranked_turns(part: PartRecord) -> Iterator[tuple[tuple[int, float], Turn]]:
 
 
 def _trial_rank(trial: Trial) -> tuple[int, float] | None:
-    """Rank a trial's change: the nearer it is, the lower its rank.
+    """Rank a trial's change: the smaller the change from what the part declares, the lower the rank.
 
-    Returns None for trials that are no candidates: declared thresholds, and loops in plain code.
+    Thresholds within NEAR_FACTOR come first, then other label values, then omissions, then more distant thresholds; two
+    thresholds are ranked by their `factor`. Returns None for trials without a rank: thresholds without `side` (declared
+    ones), and loops in plain code.
     """
     if trial.kind == "threshold":
         # If a threshold is not positive, its factor is unknown, and it ranks before all other changes.
@@ -534,9 +537,10 @@ def claim_sliders(
 ) -> list[dict[str, Any]]:
     """Record a claim's sliders; parts with the same thresholds and unit use one slider together.
 
-    verdict_for: returns the claim's verdict if the parts at these positions had these outcomes. `parts` (their names)
-    and `unit` are added to each record from `part_slider`. If several parts use a slider, each piece has the claim's
-    verdict as its outcome.
+    verdict_for: maps supposed outcomes, by the part's position in `part_results`, to the claim's verdict.
+
+    `parts` (their names) and `unit` are added to each record from `part_slider`. If several parts use a slider, each
+    piece has the claim's verdict as its outcome.
     """
     records = {}
     for at, part_result in enumerate(part_results):

@@ -189,7 +189,8 @@ class PublishedEnds:
         self.decisive_ends = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
         names, self.family_numbers = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
-        # Each row and each column stands for a family of sources. True if the two families have no source in common.
+        # Rows and columns stand for the values in the label `family`. Each value names one family of sources, or
+        # several joined by " and ". True if two values have no family in common.
         self.are_independent = np.array([[not source & other for other in sources] for source in sources], bool)
 
     def sides(self, threshold: Threshold, compare: str) -> list[Side]:
@@ -248,14 +249,15 @@ def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) ->
 
 
 def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
-    """Find the representative estimate's row; None without estimates.
+    """Find the row for the estimate that represents all estimates; None without estimates.
 
-    exists: the most favourable estimate.
-    for_share_of: the least favourable among the best estimates that make up the required share.
-    other rules: the estimate nearest to the threshold, as the weakest link; for DEPENDS, a decided estimate if
-    possible.
+    The choice depends on the rule:
+    exists: the estimate that favours the claim most.
+    for_share_of: the estimates that favour the claim most are taken until they make up the required share; the last one
+    is chosen.
+    other rules: the estimate nearest to the threshold; for DEPENDS, undecided estimates are the last resort.
 
-    Except for for_share_of, estimates with an interval are preferred.
+    For all rules except for_share_of, estimates with an interval are preferred.
     """
     values, lows = estimates.numbers("estimate").tolist(), estimates.numbers("low").tolist()
     known = [at for at, value in enumerate(values) if not math.isnan(value)]
@@ -302,7 +304,8 @@ def clopper_pearson(least: float, most: float, units: int, level: float = statis
     tail = (1 - level) / 2
     low = float(special.betaincinv(least, units - least + 1, tail)) if least > 0 else 0.0
     high = float(special.betaincinv(most + 1, units - most, 1 - tail)) if most < units else 1.0
-    # Quantiles for the tiniest numbers are accurate to 1e-12 only, so the interval is widened to contain the shares.
+    # Quantiles for the tiniest numbers are accurate to 1e-12 only, so the interval is widened to contain both bounds on
+    # the examined share.
     return min(low, least / units), max(high, most / units)
 
 
@@ -335,8 +338,8 @@ class Population:
     accepts fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1, so
     the interval is at least as wide as necessary.
 
-    An estimate too near to the threshold to tell adds one half. This is right if values spread around the threshold. If
-    many values equal the threshold exactly, they do reach it, and the share is estimated too low.
+    An estimate too near to the threshold to tell adds one half, which is right if values spread around the threshold. A
+    value exactly at the threshold reaches it and should add 1, so with many such values the share is estimated too low.
     `tests/report/test_shares.py` simulates how often the rule errs.
     """
 
@@ -423,8 +426,8 @@ class Boundary:
     label: the label's name; '' if no label separates the sides.
     ranges: for a numeric label, each side's range, the lower range first.
     values: for another label, the values on each side.
-    inner: if two labels are needed, each value of the first label, with the only side of its cases or with their own
-    boundary along a second label.
+    inner: if two labels are needed, each value of the first label, paired with the side on which all its cases lie, or
+    with a boundary between its cases along a second label.
     counts: how many estimates lie on each side.
     undecided: the number of undecided estimates, if they were ignored.
     """

@@ -128,7 +128,7 @@ def published_record(
 
 
 def boundary_record(result: RuleResult | None) -> dict[str, Any] | None:
-    """Return the boundary's fields, or the side that is `ahead` in a crossover; None without either."""
+    """Return the boundary's fields or, for a crossover, the field `ahead`; None if the result has neither."""
     if result is None or (result.boundary is None and not result.crossover):
         return None
     return _boundary_fields(result.boundary) if result.boundary else {"ahead": result.crossover}
@@ -195,8 +195,8 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
     """Build a record for each estimate compared in a part.
 
     A pooled case's record also has `instances` (node ids), `machines` (in words), `instance_low` and `instance_high`
-    (the smallest and the largest estimate from an instance). `disturbed` is the fraction of the case's summary rows
-    that were disturbed, if there are any.
+    (the smallest and the largest estimate from an instance). `disturbed` is present if some of the case's summary rows
+    are in `disturbed_rows`, and gives their fraction.
     """
     result, quantity, disturbed = part_result.result, part_result.quantity, cache.data.disturbed_rows
     if result is None or quantity is None:
@@ -237,8 +237,8 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
     return records
 
 
-# Other formulas are looked up in at most this many cases. If a part has more, only the representative case's arithmetic
-# is recorded.
+# If a part has more cases than this, only the representative case's arithmetic is recorded; otherwise, the arithmetic
+# is recorded for one case with each formula.
 _MOST = 50
 
 
@@ -351,7 +351,7 @@ def _case_rows(estimates: DerivedEstimates) -> Iterator[dict[str, Any]]:
 def _input_sensitivity(
     part: Part, quantity: Quantity, estimates: DerivedEstimates, row: int, verdict_for: Callable[[Verdict], Verdict]
 ) -> Iterator[Mapping[str, Any]]:
-    """Move one input at a time to either end of its range, and yield the effect."""
+    """Move one input at a time to either end of its range; yield the input with the case's result and the verdict."""
     for symbol, term in estimates.derivations[row].inputs.items():
         for end in ("low", "high"):
             at = getattr(term, end)

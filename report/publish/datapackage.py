@@ -44,8 +44,8 @@ _PACKAGE, _SCHEMA, _OTHERS = "datapackage.json", "samples.schema.json", "publish
 def write_datapackage(folder: Path) -> Path:
     """Write datapackage.json for a folder from `gather`; return its path.
 
-    The package lists the files with size and hash, and the tables with their columns. Raises StudyError if the
-    dictionary or a table is missing, and OSError if a file cannot be read or written.
+    The package lists the files with size and hash, and the tables with their columns. Raises StudyError if
+    dictionary.csv or a table is missing, and OSError if a file cannot be read or written.
     """
     described = pd.read_csv(_existing_file(folder / "dictionary.csv"), keep_default_na=False)
     schemas = {
@@ -181,9 +181,9 @@ def _media_type(suffix: str) -> dict[str, str]:
 
 
 def _table_schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
-    """Return a table schema, with types from Parquet and with meanings and units from the dictionary.
+    """Return a table schema, with types from Parquet and with meanings and units from dictionary.csv (`described`).
 
-    If the dictionary says less about a column in `summary`, the entry for the same column in `samples` completes it.
+    If a field for a column in `summary` is empty there, it is taken from the column with this name in `samples`.
     """
     entries: dict[str, Mapping[str, Any]] = {}
     for name in ("samples", table):

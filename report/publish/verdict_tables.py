@@ -140,7 +140,8 @@ def _write_table(
     ]
     schema = arrow.schema(fields, metadata={b"study": json.dumps(about, sort_keys=True).encode()})
     with atomic_path(path) as temporary, parquet.ParquetWriter(temporary, schema, compression="zstd") as file:
-        # Rows are written in batches: all rows for a thousand machines would need as much memory as the verdicts.
+        # Rows are written in batches, because together, the rows for a thousand machines would need as much memory as
+        # the verdicts from which they are made.
         while batch := list(islice(rows, _TOGETHER)):
             table = arrow.Table.from_pylist(batch, schema=schema)
             table.validate(full=True)
