@@ -20,10 +20,10 @@ _DOT = "@llvm.x86.avx512bf16.dpbf16ps.512"
 
 
 def dot_ir(accumulators: int = ACCUMULATORS) -> str:
-    """Return IR for a loop with x = (x + b.c) + b.d that uses registers only.
+    """Return IR for a loop with x = (x + dot(b, c)) + dot(b, d) that uses registers only.
 
     The caller sets d = -c, so the sums do not grow, but their bits toggle as in real data. The intermediate sums
-    x + b.c are stored after the loop, to keep LLVM from dropping it.
+    x + dot(b, c) are stored after the loop, because LLVM drops loops without results.
     """
     sums, pairs = f"<{LANES} x float>", f"<{LANES * PAIR} x bfloat>"
     indices = range(accumulators)

@@ -1,8 +1,8 @@
 """Two CPU versions of the kernel `paths` from `experiments.kernels.gpu_threads`.
 
-masked     one vector holds a group of elements. The core runs each arm that any element takes on the whole
-           vector, and a mask selects the elements that get its result
-branching  the core processes one element at a time, and jumps to the element's arm
+masked     one vector holds a group of elements. The core runs all branch arms in use, one after the other,
+           each on the whole vector. A mask selects the elements that keep the arm's result
+branching  the core processes one element at a time, and jumps to the element's branch arm
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ UNROLLED = 4
 
 
 def _arm_ir(arm: int, type_: str, start: str, after: str) -> str:
-    """Return IR blocks that run all rounds in arm number `arm` on the value `start`, and then jump to `after`.
+    """Return IR for branch arm number `arm`: ROUNDS hash rounds, which begin with the value named `start`.
 
-    The result is the value %x{arm}.{UNROLLED}.
+    The result has the name %x{arm}.{UNROLLED}. The IR ends with a jump to the label `after`.
     """
     lanes = GROUP if type_ != "i32" else 1
 
@@ -48,9 +48,9 @@ rounds{arm}:
 
 
 def _loop_ir(body: str, step: int) -> str:
-    """Return IR for a loop over the turns with an inner loop over the elements, `step` elements at a time.
+    """Return IR for a kernel with two nested loops: over turns (see `gpu_threads`), and in each turn over elements.
 
-    body: the inner loop's content, which follows the label %each and ends with a jump to the label %next.
+    body: IR to process `step` elements, which ends with a jump to the label %next.
     """
     return f"""
 define void @kernel(ptr %table, ptr %xs, i64 %elements, i64 %turns, i32 %mask) {{
@@ -85,7 +85,10 @@ end:
 
 
 def masked_ir() -> str:
-    """Return IR that runs the arms 0 to %mask one after the other, each on all elements in a group at once."""
+    """Return IR that runs all arms in use one after the other, each on all elements in a group at once.
+
+    The kernel's argument %mask is the number of the last arm in use.
+    """
     vector, bytes_ = f"<{GROUP} x i32>", f"<{GROUP} x i8>"
     last = GROUP - 1
     arms = ""
@@ -137,7 +140,7 @@ taken:
 
 
 def cpu_paths(kind: Literal["masked", "branching"]) -> Paths:
-    """Return a callable (table, starts, ends, turns, paths) that runs the kernel on one core.
+    """Return a callable (table, starts, ends, turns, paths) that runs a CPU version of `paths` on one core.
 
     The arguments are the same as for `cuda_paths`, but the tensors are in host memory.
     """

@@ -1,6 +1,6 @@
 """CUDA C kernels that CuPy compiles on first use and launches with PyTorch's tensors on PyTorch's current stream.
 
-The kernel tests list every source text in `SOURCES`, to let NVIDIA's compiler check it without a GPU.
+The tests compile the kernels' source texts with NVIDIA's compiler, which needs no GPU.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def compile_kernel(source: str, name: str, device: str, options: tuple[str, ...]
 
 
 def _wrap_stream(cupy: Any, stream: Any) -> Any:
-    """Return torch's stream as a CuPy stream, which torch still owns.
+    """Return a CuPy stream object for torch's stream; torch still owns the stream.
 
-    CuPy takes the stream object since version 14; earlier versions take the stream's address.
+    CuPy takes torch's stream object since version 14; earlier versions take the stream's address.
     """
     takes = getattr(cupy.cuda.Stream, "from_external", None)
     if takes is not None and hasattr(stream, "__cuda_stream__"):

@@ -46,7 +46,7 @@ def chain() -> tuple[Callable[[int], int], int]:
 
 
 def chain_value(n: int, length: int = 64) -> int:
-    """Compute the value that kernel(n) from `chain` should return, with Python integers."""
+    """Compute, with Python integers, the value that kernel(n) from `chain` should return."""
     a, b, mask = 0x9E3779B97F4A7C15, 0x3C6EF372FE94F82A, 2**64 - 1
     x = a
     for i in range(n * length):

@@ -18,7 +18,7 @@ ACCUMULATORS = 12
 def fma_ir(dtype: Dtype, lanes: int, accumulators: int = ACCUMULATORS) -> str:
     """Return IR for a loop with independent multiply-adds x = x*b + c that uses registers only.
 
-    The results are stored after the loop, to keep LLVM from dropping it.
+    The results are stored after the loop, because LLVM drops loops without results.
     """
     scalar, suffix = IR_TYPE[dtype]
     vector = f"<{lanes} x {scalar}>" if lanes > 1 else scalar
@@ -53,9 +53,10 @@ end:
 
 
 def repeat_kernel(ir: str, memory: Sequence[Any], error: Callable[[Any, int], float]) -> Callable[[int], float]:
-    """Return kernel(n), which runs n loop iterations on each memory block and returns the largest error.
+    """Return kernel(n), which runs n loop iterations on each array in `memory` and returns the largest error.
 
-    ir: text with the loop. memory: NumPy arrays, with a thread for each. error: maps (array, n) to the array's error.
+    ir: LLVM IR with the loop. memory: NumPy arrays; a separate thread runs the loop on each.
+    error: function of (array, n) that returns the array's error after n iterations.
     """
     address, _ = compile_ir(ir)
     function = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address)

@@ -1,13 +1,14 @@
 """Kernels for thread parallelism: they show how many threads a GPU can use, and the cost of divergent branches.
 
 chains  each thread iterates x = x*x + c. Every multiply-add waits for the previous result, so the
-        throughput grows with the thread count until there are enough to hide the latency. For c
-        from -1.99 to -1.9 the sequence is chaotic, so an error in one step changes every bit of the
+        throughput grows with the thread count until there are enough threads to hide the latency. For
+        c from -1.99 to -1.9 the sequence is chaotic, so an error in one step changes every bit of the
         end value
-paths   in each turn, every element takes one of several branch arms. All arms do the same
-        integer arithmetic, but each multiplies by its own constant. A table in memory selects the
-        arms: in each turn, a group of GROUP elements takes `paths` different arms, which are
-        assigned at random to defeat branch prediction
+paths   in each turn (loop iteration), every thread takes one arm of a branch. All arms do the same
+        integer arithmetic, but each multiplies by its own constant. A random table in memory gives the
+        arm for each thread and turn, to defeat branch prediction. The argument `paths` is the number
+        of different arms that a group of GROUP threads takes in a turn. In the CPU versions, elements
+        take the place of threads
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from experiments.kernels.cuda_compile import compile_kernel
 if TYPE_CHECKING:
     import torch
 
-# Threads per warp. A GPU issues each instruction to a whole warp, and the CPU kernel `masked` to a vector with equally
-# many elements.
+# Threads per warp, to which a GPU issues each instruction as a whole; also elements per vector in the CPU kernel
+# `masked`.
 GROUP = 32
-# Rounds per arm. They take long compared with the branch to the arm.
+# Hash rounds (loop iterations) in a branch arm, enough to take long compared with the jump to the arm.
 ROUNDS = 16
 # Multiplier for each arm. The multipliers are odd, so a round maps different values to different values. They are too
 # complex for compilers to replace the multiplication by shifts and adds.
 MULTIPLIERS = tuple(0x9E3779B1 * (2 * arm + 1) & 0xFFFFFFFF for arm in range(GROUP))
 # Rows in the arm table, a power of 2. Each group starts at the row with its number and advances by GROUP rows per turn,
-# so it returns to its first row after GROUP turns. Until then, a CPU core makes more jumps than a branch predictor
-# remembers.
+# so it returns to its first row after GROUP turns. In these turns, a CPU core makes more jumps than its branch
+# predictor can remember.
 ROWS = GROUP * GROUP
 # Elements in the CPU kernels, few enough for all to stay in the L1 cache.
 CPU_ELEMENTS = GROUP * GROUP
@@ -87,7 +88,7 @@ def thread_capacity(device: str) -> tuple[int, int]:
 
 
 def resident_threads(device: str) -> int:
-    """Count the threads in all `paths` blocks that a GPU holds at once."""
+    """Count the threads of the kernel `paths` that a GPU holds at once, in whole blocks."""
     multiprocessors, threads_each = thread_capacity(device)
     return multiprocessors * (threads_each // PATH_BLOCK) * PATH_BLOCK
 
@@ -122,8 +123,9 @@ def chains(device: str) -> Chains:
 def cuda_paths(device: str) -> Paths:
     """Return a callable (table, starts, ends, turns, paths) that runs the kernel `paths` on a GPU.
 
-    table: arm numbers as bytes, shape (ROWS, GROUP). starts, ends: 32-bit integers with an element per thread; their
-    length is a multiple of GROUP. paths: number of different arms, a power of 2.
+    table: the table from `make_arm_table`, as a tensor. starts: each thread's first value, as 32-bit integers whose
+    count is a multiple of GROUP. ends: tensor that gets each thread's last value. turns: number of branches that each
+    thread takes one after the other. paths: number of different branch arms, a power of 2.
     Raises Unsupported as `compile_kernel` does.
     """
     launch = compile_kernel(SOURCE, "paths", device)
@@ -137,7 +139,7 @@ def cuda_paths(device: str) -> Paths:
 
 
 def make_arm_table(random: np.random.Generator) -> Any:
-    """Make a table in which each row holds every arm number once, in random order.
+    """Make a table in which each row holds every number of a branch arm once, in random order.
 
     The table is a uint8 NumPy array (ROWS, GROUP). The kernels use each number modulo `paths`. Since `paths` is a power
     of 2, each row selects the arms 0 to `paths` - 1 equally often.
@@ -148,8 +150,8 @@ def make_arm_table(random: np.random.Generator) -> Any:
 def chain_ends(starts: torch.Tensor, steps: int, c: float) -> torch.Tensor:
     """Compute the chains' end values in float64, rounded to float32 at every step.
 
-    starts: float32 values, stored as float64, in which their squares are exact. If |x| < 1/8, the sum x*x + c may be
-    rounded twice (to float64, then to float32). This changes the last bit in about one step in 2^29.
+    starts: float32 values, stored as float64 to make their squares exact. If |x| < 1/8, the sum x*x + c may be rounded
+    twice (to float64, then to float32). In about one step in 2^29, the second rounding changes the sum's last bit.
     """
     constant, x = float(np.float32(c)), starts
     for _ in range(steps):

@@ -1,8 +1,9 @@
-"""Dense matrix products in float32, written like a first GPU implementation: each thread computes one cell.
+"""Dense matrix products in float32, as in a programmer's first GPU code: each thread computes one result cell.
 
-naive  each thread reads its row and its column from memory for every multiply-add
-tiled  each thread adds the same terms in the same order, but the threads in a block first load square
-       tiles from both operands into shared memory, to read each number from memory 1/TILE as often
+naive  each thread reads both factors from memory for every multiply-add
+tiled  each thread adds the same terms as in `naive`, in the same order. But the threads in a block first
+       load square tiles from both operands into shared memory, so they read each number from memory
+       1/TILE as often as in `naive`
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ TYPES(add, Add)
 TYPES(triad, Triad)
 """
 
-# C types for the number formats, which are part of the kernels' names.
+# C types for the number formats. A kernel's name contains the C type.
 _TYPES = {Dtype.FLOAT32: "float", Dtype.FLOAT64: "double"}
 
 

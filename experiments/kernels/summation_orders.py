@@ -109,7 +109,10 @@ def sequential_product(a: torch.Tensor, b: torch.Tensor, terms: Sequence[int]) -
 
 
 def blocked_product(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> torch.Tensor:
-    """Compute a @ b, where each cell adds sums over blocks of `block` terms; rounded as in `sequential_product`."""
+    """Compute a @ b: each cell sums blocks with `block` terms, and then adds the blocks' sums.
+
+    Rounds as `sequential_product` does.
+    """
     k = a.shape[1]
     starts = range(0, k, block)
     parts = (sequential_product(a, b, range(start, min(start + block, k))) for start in starts)
@@ -117,8 +120,9 @@ def blocked_product(a: torch.Tensor, b: torch.Tensor, block: int = BLOCK) -> tor
 
 
 def pairwise_product(a: torch.Tensor, b: torch.Tensor, start: int = 0, end: int | None = None) -> torch.Tensor:
-    """Compute a @ b by pairwise summation: the terms from `start` to `end` are halved down to single terms.
+    """Compute a @ b by pairwise summation: the sum's two halves are computed in the same way, and added.
 
+    Only the terms from `start` up to, but not including, `end` are summed (None: up to the last term).
     Rounds as `sequential_product` does. Source: Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition,
     section 4.1.
     """

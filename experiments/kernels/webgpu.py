@@ -2,8 +2,8 @@
 
 WebGPU runs untrusted programs, so its compiler adds checks. It limits each loop's iterations and clamps indices into
 workgroup memory. It clamps indices into buffers only if the driver does not check them. `checked=False` drops these
-checks, which native Vulkan does not add either. Even then, the driver checks buffer accesses, because wgpu requests
-this, and workgroup memory is cleared before a workgroup starts.
+checks, none of which exist in native Vulkan. Even then, the driver checks buffer accesses, because wgpu requests this,
+and workgroup memory is cleared before a workgroup starts.
 """
 
 from __future__ import annotations
@@ -172,8 +172,7 @@ class Kernel:
         """Return a callable that launches the kernel `count` times and waits for the last launch to end.
 
         bound: bind groups, which the launches use in rotation. Launches that write the same buffer run one after the
-        other. Each submission holds TOGETHER launches, to let the GPU run them while the host encodes the next, as with
-        CUDA.
+        other. Each submission holds TOGETHER launches. While the GPU runs them, the host encodes the next submission.
         """
 
         def call() -> None:

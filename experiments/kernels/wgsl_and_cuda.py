@@ -1,7 +1,7 @@
 """Three kernels in WGSL with equivalents in CUDA C: naive and tiled products, and STREAM's triad.
 
-The WGSL and the CUDA version do the same work per thread, in float32, with every multiply-add fused. The loop over a
-tile is unrolled by CUDA's compiler, and in the WGSL text itself.
+The WGSL and the CUDA version do the same work per thread, in float32, with every multiply-add fused. In both versions,
+the loop over a tile is unrolled: CUDA's compiler unrolls it, and the WGSL text is written without the loop.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def wgsl_sizes(name: Name, n: int) -> tuple[int, int, int]:
 
 
 def launch_grid(name: Name, n: int) -> tuple[int, int]:
-    """Return (blocks along x, blocks along y). A triad has as few blocks along y as MOST_BLOCKS allows."""
+    """Return (blocks along x, blocks along y). A triad's y axis is used only if MOST_BLOCKS along x are too few."""
     if name != "triad":
         return -(-n // TILE), -(-n // TILE)
     blocks = -(-n // BLOCK)

@@ -47,7 +47,7 @@ def test_seconds(path: Path, device: Device, threads: int, prompt: int, tokens: 
 
 
 def _parse_seconds(text: str, device: Device, tokens: int) -> list[float]:
-    """Return the times in llama-bench's JSON output `text`.
+    """Return the seconds for each repeat from llama-bench's JSON output `text`; per decoded token unless `tokens` is 0.
 
     Raises RuntimeError if the output has no times, Unsupported if this llama-bench build does not support the GPU.
     """

@@ -1,4 +1,4 @@
-"""Client for a runtime's own server: it starts the server with a GGUF file, sends requests to it, and stops it."""
+"""Client for llama.cpp's server: it starts the server with a GGUF file, sends requests to it, and stops it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ class Server:
         self.child, self.log, self.port, self.letter = child, log, 0, 0
 
     def wait(self) -> None:
-        """Wait until the server is ready. Raises Unsupported, or HarnessError with the last log line if it fails."""
+        """Wait until the server is ready.
+
+        Raises Unsupported if the server is not installed or does not support the device, HarnessError (usually with the
+        last log line) if it does not start.
+        """
         try:
             self.port = int(self.child.answer(START_S)["port"])
         except ChildError as end:
@@ -104,9 +108,9 @@ class Server:
 
 @contextmanager
 def running_server(orders: Mapping[str, Any]) -> Iterator[Server]:
-    """Run a server inside this context; `experiments.serving.language_server` defines the orders.
+    """Run a server inside this context. Raises errors as `Server.wait` does.
 
-    Raises Unsupported, or HarnessError with the last log line if the server does not start.
+    orders: settings for the server, as `experiments.serving.language_server.main` lists them, without `log`.
     """
     handle, name = tempfile.mkstemp(prefix="study-server-", suffix=".log")
     with os.fdopen(handle, "rb") as log:

@@ -131,7 +131,10 @@ class LlamaCppPython(Runtime):
 
 
 class XLlamaCpp(Runtime):
-    """Runtime llama.cpp, by calls to its server without HTTP, from xllamacpp's wheels for any processor with AVX2."""
+    """Runtime llama.cpp, built for any processor with AVX2 by the package xllamacpp.
+
+    The requests go to llama.cpp's server in this process, without HTTP.
+    """
 
     # Candidates for the next token that a request asks for.
     MOST = 2000
@@ -164,7 +167,7 @@ class XLlamaCpp(Runtime):
         self._complete(prompt, count, cache_prompt=True)
 
     def next_tokens(self, prompt: Ids) -> NextTokens:
-        # Force the next token to be the letter by a bias, because the server returns no probabilities if the token is
+        # Use a bias to make the server decode LETTER, because it returns no probabilities if it decodes a token that is
         # only part of a character. The returned probabilities do not include the bias.
         answer = self._complete(prompt, 1, cache_prompt=False, n_probs=self.MOST, logit_bias=[[LETTER, 1e3]])
         likely = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]

@@ -17,7 +17,8 @@ from experiments.workload import Dtype, Unsupported
 
 # Standard deviation of random weights, equal to "initializer_range" in all public configurations.
 DEVIATION = 0.02
-# Blocks per pool. The number is prime, so a tensor's row comes again only after this many rows.
+# Blocks per pool (32 times as many for floats). A tensor takes blocks from the pool in order, and continues at the
+# start after the end. Since this number is prime, equal rows of a tensor are at least this many rows apart.
 POOL_BLOCKS = 262_139
 # Replacement for each type with 256 weights per block if the row length is not a multiple of 256. The replacements have
 # 32 weights per block, as in tensor_type_fallback in llama.cpp's src/llama-quant.cpp.

@@ -41,10 +41,11 @@ class Network:
     decoder: number of tokens that the decoder gets; 0 for networks without a separate decoder.
     output: field in the network's result to use as output.
     source: address of the published configuration, or a user network's name.
-    counts: network sizes; None if they have to be counted first.
+    counts: weight and operation counts; None if the network has to be counted first.
     activation_bytes: bytes per sample that a training step in float32 saves for the backward pass; None if they have to
         be counted first.
-    damped: suffix in the names of the norm weights that end residual branches.
+    damped: suffix of the parameter names for the last norm in each residual branch (see `from_transformers.DAMPED`);
+        None to start all norms at 1.
     adapters: rank of the adapters (LoRA) to train; 0 to train all weights.
     """
 
@@ -163,8 +164,8 @@ NETWORKS = {
         HUB + "google-bert/bert-base-uncased", {"num_labels": 2},
         counts=Counts(109_483_778, 11_174_217_216, 75_497_472, (1, 2)), activation_bytes=76_387_344,
     ),
-    # This network is for serving, because claim W30 cites published times for it. It has the same kind of head as
-    # `bert-base-classifier`.
+    # This network is for serving, because published times for it are evidence for a claim in the report
+    # (report/claims/W30.yaml). It has the same kind of head as `bert-base-classifier`.
     "minilm-l6-classifier": Network(
         "BertForSequenceClassification", "transformer", "tokens", (128,), "logits",
         HUB + "philschmid/MiniLM-L6-H384-uncased-sst2",

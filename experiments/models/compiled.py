@@ -27,8 +27,8 @@ def compile_call(call: Call, threads: int, first_call: Callable[[Call], object],
     from torch._dynamo.exc import TorchDynamoException
 
     _link_path_without_spaces()
-    # Drop compiled functions from earlier measurements, because torch.compile silently stops compiling when there are
-    # too many.
+    # Drop the functions compiled for earlier measurements, because torch.compile silently stops compiling when it holds
+    # too many functions.
     torch._dynamo.reset()
     # Set the thread count before compilation, because inductor writes it into the CPU kernels' code.
     inductor_options: Mapping[str, Any] = {**options, **({"cpp.threads": threads} if threads else {})}

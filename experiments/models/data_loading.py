@@ -65,7 +65,10 @@ class Samples(Dataset[Batch]):
 
     @abstractmethod
     def wrong_share(self, inputs: Tensor, targets: Tensor) -> float:
-        """Return the fraction of samples in a batch that cannot come from this dataset; 1 if the decoder is wrong."""
+        """Return the fraction of samples in a batch that cannot come from this dataset.
+
+        Return 1 if a photograph or a text is decoded wrongly.
+        """
 
     def __getstate__(self) -> dict[str, Any]:
         # Send NumPy arrays to the workers, because PyTorch would move tensors to shared memory, which is scarce in
@@ -174,8 +177,8 @@ class Words(Samples):
     """Text that is stored in gzip-compressed pieces.
 
     To prepare a sample, a piece is decompressed and normalised, its words are hashed to ids, and `length` successive
-    words are chosen at random. vocabulary: number of word ids. classes: number of classes, where a piece's class is its
-    number modulo `classes`; if 0, each word's target is the next word.
+    words are chosen at random. vocabulary: number of word ids. classes: number of classes; the target is then the
+    piece's index modulo `classes`. If `classes` is 0, each word's target is the next word.
     """
 
     def __init__(self, raw: bytes, length: int, vocabulary: int, classes: int) -> None:
@@ -226,7 +229,10 @@ def make_samples(source: str, entry: Entry) -> Samples:
 
 
 def _shared_memory_fault() -> str:
-    """Return an error message's end, with a remedy, if shared memory is missing or nearly full; '' otherwise."""
+    """Return text to append to an error message if shared memory is missing or nearly full; '' otherwise.
+
+    The text names the fault and a remedy.
+    """
     place = Path("/dev/shm")
     try:
         free = shutil.disk_usage(place).free

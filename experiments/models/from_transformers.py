@@ -54,7 +54,7 @@ class CatalogueModel(nn.Module):
         self.register_buffer("started", started, persistent=False)
 
     def to_empty(self, *args: Any, **kwargs: Any) -> CatalogueModel:
-        """Move the weights as `torch.nn.Module.to_empty` does, and tie shared weights again, which it separates."""
+        """Call `torch.nn.Module.to_empty`, and then tie shared weights again, because that method separates them."""
         super().to_empty(*args, **kwargs)
         self.network.tie_weights()  # type: ignore[operator]
         return self

@@ -13,12 +13,18 @@ KINDS = (Model, shapes.Name)
 
 
 def model_names(hint: Any) -> list[str]:
-    """Return the allowed names for a parameter with the type `hint`, including the placeholder for all user models."""
+    """Return the allowed names for an experiment parameter, including the name that stands for all user models.
+
+    hint: the parameter's type; `shapes.Name` stands for language models, `Model` for networks.
+    """
     return [*(shapes.shapes() if hint == shapes.Name else [*SMALL, *networks()]), user_models.OWN]
 
 
 def expand_model_name(hint: Any, name: str) -> list[str]:
-    """Return the models for a name in a preset: all user models for the placeholder, otherwise only the named model."""
+    """Return all user models if `name` is the name that stands for them, otherwise only `name`.
+
+    hint: the experiment parameter's type; `shapes.Name` stands for language models, all other types for networks.
+    """
     if name != user_models.OWN:
         return [name]
     return list(user_models.models("shape" if hint == shapes.Name else "class"))

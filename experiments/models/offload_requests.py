@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import torch
 
 FORMATS = (Dtype.FLOAT64, Dtype.FLOAT32, Dtype.TF32, Dtype.BFLOAT16, Dtype.FLOAT16)
-# Rows in a product to check entry by entry. Only products with more rows are also checked by C x: with fewer, all sums
-# in C x might cancel almost completely.
+# Rows in a product C to check entry by entry. If C has more rows, it is also multiplied by a random vector x, to check
+# the product C x. With fewer rows, all sums in C x might cancel almost completely.
 CHECKED_ROWS = 16
 Call = Callable[[], "torch.Tensor"]
 
@@ -24,7 +24,7 @@ Call = Callable[[], "torch.Tensor"]
 class Request(ABC):
     """Operation on a device, computed by one of the device's libraries.
 
-    inputs: shapes of the inputs to transfer to the device. elements: transferred elements in the inputs and the result.
+    inputs: shapes of the inputs to transfer to the device. elements: elements to transfer, inputs and result together.
     flop: FLOP per operation. tolerance: largest accepted relative error.
     """
 

@@ -14,8 +14,9 @@ from experiments.workload import Dtype, Unsupported
 
 # Largest file size in bytes. ONNX files are protocol buffers, which have this limit.
 MOST_BYTES = 2 * 10**9
-# CONVOLUTIONS: operators to quantise in convolutional networks, with static input ranges, because convolutions gain
-# from 8 bits only with static ranges. QUANTISED: operators to quantise in all other networks, with dynamic ranges.
+# CONVOLUTIONS: operators to quantise in convolutional networks. Their input ranges are static (determined in advance),
+# because convolutions gain from 8 bits only with static ranges. QUANTISED: operators to quantise in all other networks.
+# Their input ranges are dynamic (determined anew in each call).
 QUANTISED, CONVOLUTIONS = ("MatMul", "Gemm", "LSTM", "Attention"), ("Conv", "MatMul", "Gemm")
 # Batches used to find the static input ranges.
 CALIBRATED = 4
@@ -24,9 +25,10 @@ CALIBRATED = 4
 def onnx_file(name: str, batch: int, quantised: bool = False) -> Path:
     """Return an ONNX file with the network `name` for a batch size, with weights drawn from seed 0.
 
-    Only the latest network's files are kept. PyTorch's tracing exporter (`dynamo=False`) writes them: it takes a tenth
-    of the newer exporter's time, and its files run as fast (within noise on the small networks). Every weight in its
-    files can be quantised, while the newer exporter's shape annotations make the quantiser fail.
+    Only the latest network's files are kept. PyTorch's tracing exporter (`dynamo=False`) writes them, for two reasons.
+    It takes a tenth of the newer exporter's time, and the files from both run equally fast (within noise on the small
+    networks). Every weight in the tracing exporter's files can be quantised, while the newer exporter adds shape
+    annotations that make the quantiser fail.
     Raises Unsupported if the file would be too large.
     """
     folder = Path(_network_folder(name).name)
@@ -42,9 +44,9 @@ def onnx_file(name: str, batch: int, quantised: bool = False) -> Path:
 
 
 def has_static_ranges(name: str) -> bool:
-    """Return True for convolutional networks, whose input ranges in 8 bits are fixed by calibration.
+    """Return True for convolutional networks, whose input ranges in 8 bits are static and come from calibration.
 
-    Fixed ranges would cost transformers too much accuracy (measured errors: ViT 5%, CLIP 9%).
+    Static ranges would cost transformers too much accuracy (measured errors: ViT 5%, CLIP 9%).
     """
     from experiments.models.zoo import ZOO
 

@@ -11,7 +11,7 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# Lines in OpenVINO's error messages that begin like this name only a location in its code, not the reason.
+# Line beginnings in OpenVINO's error messages. These lines name only a location in OpenVINO's code, not the reason.
 PLACES = ("Exception from", "Check '", "FrontEnd API", "Model wasn't")
 PRECISIONS = {Dtype.FLOAT32: "f32", Dtype.BFLOAT16: "bf16", Dtype.FLOAT16: "f16"}
 

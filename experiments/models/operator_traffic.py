@@ -75,7 +75,7 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd):
-            # Decompose a composite operator, which arrives here as a whole outside autograd, and record its parts.
+            # Without autograd, a composite operator arrives here undecomposed. Decompose it, and record its parts.
             with self:
                 return func.decompose(*args, **kwargs)
         if self.marked:
@@ -270,8 +270,8 @@ def _product_flop(func: Any, name: str, args: Any, kwargs: Any, out: Any) -> flo
     """Count the FLOP in a product, convolution, attention or recurrent layer; None for other operators."""
     packet = func._overloadpacket
     if packet is torch.ops.aten.convolution_backward:
-        # Count the forward pass's FLOP once for each gradient. torch's own formula for this operator counts too much
-        # for weight gradients in grouped convolutions.
+        # Count the forward pass's FLOP once for each gradient. torch's formula for `convolution_backward` counts too
+        # much for weight gradients in grouped convolutions.
         output_gradient, x, weight = args[:3]
         forward = conv_flop_count(x.shape, weight.shape, output_gradient.shape, transposed=args[7])
         return float(forward * sum(args[10][:2]))

@@ -11,8 +11,8 @@ import torch
 
 from experiments.devices import Device
 
-# Smallest growth in bytes that is accurate to 10%. Linux updates a process's page count in batches per thread, so
-# smaller values would be less accurate.
+# Smallest memory growth in bytes that can be measured to within 10%. Linux updates a process's page count in batches
+# per thread, so smaller growth is measured less accurately.
 LEAST_GROWTH = 16 << 20
 
 
@@ -21,8 +21,8 @@ def peak_bytes(call: Callable[[], object], device: Device, bytes_before: float) 
 
     On an accelerator, this is PyTorch's peak allocation, which includes tensors from before the call. On a CPU, it is
     `bytes_before` (the bytes in use before the call) plus the growth of the process's resident memory; None if this
-    growth is below LEAST_GROWTH. Before the call, the allocator returns unused memory to the system, to make it count
-    as growth when the call uses it again.
+    growth is below LEAST_GROWTH. Before the call, the allocator returns unused memory to the system; otherwise, memory
+    that the call reuses would not count as growth.
     """
     if device.name == "cpu":
         growth = _peak_growth(call)

@@ -1,8 +1,8 @@
 """Profiles from torch's profiler that are rejected if accelerator kernels were lost.
 
 Kineto, the library behind the profiler, registers its clock anew for every session. In later sessions, the first kernel
-records therefore carry times from another clock and are dropped, and every session drops more (pytorch#192021). On AMD
-GPUs, Kineto may record no kernels at all (kineto#1338).
+records therefore carry times from another clock and are dropped, and each session drops more records than the one
+before (pytorch#192021). On AMD GPUs, Kineto may record no kernels at all (kineto#1338).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from experiments.workload import Dtype, ProfileError, Unsupported
 
 # Dummy kernels to launch when each session starts, because Kineto may lose the first kernels.
 HEAD_KERNELS = 100
-# Pause in seconds before and after the mark between the dummy kernels and the profiled call, longer than the difference
-# between the host's and the device's clocks.
+# Pause in seconds before and after MARK, the name of an event between the dummy kernels and the profiled call. The
+# pause is longer than the difference between the host's and the device's clocks.
 GAP_S = 5e-3
 MARK = "head of the profile ends"
 # Fewest calls per profile, by device kind. On an accelerator, lost kernels show only if at least two equal calls are

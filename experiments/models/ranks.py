@@ -49,9 +49,9 @@ def train_ranks(
     """Train on several ranks, and return a dictionary with `error`, `step_time` and `step_time_alone`.
 
     step_time: seconds per step in each timing, on the slowest rank. step_time_alone: the same for steps that do not
-    average gradients. order: dictionary with model, batch (samples per rank), dtype, devices (a name per rank), threads
-    and interconnect. Raises Unsupported, MemoryError or RuntimeError with the first failed rank's reason, ChildError if
-    it gives no reason.
+    average gradients. order: settings to send to every rank: model, batch (samples per rank), dtype, devices (a name
+    per rank), threads and interconnect. Raises Unsupported, MemoryError or RuntimeError with the first failed rank's
+    reason, ChildError if it gives no reason.
     """
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder, contextlib.ExitStack() as stack:
         children = []
@@ -75,7 +75,7 @@ def loopback_variables() -> dict[str, str]:
 
 
 def main() -> None:
-    """Run one rank in this process, with orders from `train_ranks`."""
+    """Run one rank in this process, with the settings that `train_ranks` sends."""
     order, reply = read_order()
     try:
         reply(_train_rank(order))

@@ -20,7 +20,7 @@ CHECKED = 2
 
 @contextlib.contextmanager
 def seeded_weights(device: Device, dtype: Dtype) -> Iterator[None]:
-    """Set seed 0, the device and the number format that models made in this context use to draw their weights.
+    """Make models in this context draw their weights from seed 0, on this device and in this number format.
 
     Raises Unsupported for formats in which PyTorch cannot draw weights.
     """
@@ -111,8 +111,9 @@ class Generator:
     def error(self, phase: str) -> float:
         """Return the relative error of the logits on new texts, compared to float64.
 
-        phase: `decode`, which needs a prefill before it to fill the cache, or `prefill`. The check of `prefill` also
-        decodes a token, because wrong values in the cache show only then; the larger error counts.
+        phase: name of the method to check, `decode` or `prefill`. Both checks run `prefill` and then `decode`. To check
+        `decode`, only its logits are compared. To check `prefill`, both methods' logits are compared and the larger
+        error counts, because wrong values that `prefill` leaves in the cache show only in `decode`.
         """
         self.tokens.copy_(self.draw())
         if phase == "prefill":

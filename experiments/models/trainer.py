@@ -20,15 +20,15 @@ from experiments.models.compiled import compile_call
 from experiments.models.zoo import Entry
 from experiments.workload import Dtype, Profile
 
-# Steps whose operators `observe` compares to those in the next step, by device kind. GPUs get fewer steps, because
-# recording costs mostly host time.
+# Number of steps, by device kind, for which `observe` compares a step's operators to the next step's. GPUs get fewer
+# steps, because recording costs mostly host time.
 TRACED_STEPS = {"cpu": 8, "gpu": 2}
 # Steps per profile.
 PROFILED_STEPS = 4
 # If a step takes more seconds than this, `observe` and `profile` run as few steps as possible.
 SLOW_S = 0.05
-# Largest FLOP of the float64 reference in a gradient check. If different samples in the whole batch would exceed this
-# limit, the batch repeats fewer different samples.
+# Most FLOP for the float64 reference in a gradient check, which computes each different sample once. If a batch of
+# only different samples would exceed this limit, the batch repeats a smaller number of samples.
 CHECKED_FLOP = 1e10
 # If a step takes more than WHOLE_FLOP per sample, the gradient check uses the loss over the first CHECKED_TOKENS tokens
 # only. All models of this size are text decoders, in which later tokens do not affect this loss, so the float64

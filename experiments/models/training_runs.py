@@ -36,8 +36,8 @@ HIDDEN, CHANNELS = 64, (1, 8, 16)
 class Task:
     """Image set with a target accuracy for training runs.
 
-    training: images to train on. validation: images to validate on; the remaining images are for testing. target:
-    accuracy on the validation images at which `Run.target_s` ends.
+    training: number of images to train on. validation: number of images to validate on; the remaining images are for
+    testing. target: accuracy to reach on the validation images; `Run.target_s` is the time until then.
     """
 
     images: Callable[[], Images]

@@ -43,12 +43,13 @@ _MOVES = {
 class Extent:
     """Depth and width of an operator graph for one sample.
 
-    A calculation is one multiply-add in a product, or one output element in most other operators. A level consists of
-    all operators whose longest preceding chains have the same length, so that they could run in parallel.
+    A calculation is one multiply-add in a product, or one output element in most other operators. An operator's level
+    is the number of operators in the longest dependency chain that ends with it. Operators in the same level do not
+    depend on each other, so they could run in parallel.
 
     levels: number of levels, which is the number of operators in the longest dependency chain.
-    span: the same number, if an operator that sums k terms counts as 1 + log2(k) levels (rounded up), the depth of a
-        tree to add them.
+    span: length of the longest dependency chain, if an operator that sums k terms counts as 1 + log2(k) operators
+        (rounded up), because a tree that adds k terms has the depth log2(k).
     work: calculations in all operators.
     widest: calculations in the largest level.
     median: median calculations per level.

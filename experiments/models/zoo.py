@@ -25,7 +25,7 @@ class Entry:
     batch: function that draws (inputs, targets) from real data, with replacement, for a number of samples.
     counts: weight and multiply-add counts. Attention counts in full, as in `torch.utils.flop_counter`, although a
         causal kernel may skip half of it.
-    sample: input shape for one sample, which holds integers if an embedding reads them, else float32.
+    sample: input shape for one sample. Inputs are integers if an embedding reads them, else float32.
     family: dense, convolutional, recurrent or transformer.
     first_input_has_gradient: True if the backward pass also computes the gradient of the first product's input, as
         after an embedding; False if the first product reads the data.
@@ -184,8 +184,8 @@ ZOO: dict[str, Entry] = {
     "gpt-1m": _byte_entry(
         partial(Gpt, 128, 4, 5, 128), "transformer", Counts(1_073_536, 150_994_944, 6_291_456, (128, 256))
     ),
-    # Both networks have the shapes of nanoGPT's examples for a CPU and a GPU (see train_shakespeare_char.py and README
-    # in nanoGPT).
+    # `nanogpt-cpu` and `nanogpt` have the shapes in nanoGPT's examples for a CPU and for a GPU (see its README and its
+    # train_shakespeare_char.py).
     "nanogpt-cpu": _byte_entry(
         partial(Gpt, 128, 4, 4, 64), "transformer", Counts(867_072, 56_623_104, 3_145_728, (64, 256))
     ),

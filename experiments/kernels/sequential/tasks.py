@@ -119,7 +119,7 @@ class States(Task):
     """Input for the kernel `states`. A start is the offset of a record's first byte.
 
     An end's upper 32 bits count the completed fields, the lower 32 bits the completed records.
-    records: offsets of the records from which a walk stays within the table.
+    records: offsets of all records that are far enough from the table's end for a walk to start there.
     """
 
     records: Any
@@ -145,8 +145,8 @@ def make_task(
     """Return the input for a kernel.
 
     data: one of the kinds in DATA[kernel]. footprint: table size in bytes, for all chains together. steps: largest
-    number of steps from a new start. line: the device's cache line size in bytes. Raises Unsupported for data or
-    footprints that the kernel does not support.
+    number of steps that a chain takes from its start (only for the kernel `states`). line: the device's cache line size
+    in bytes. Raises Unsupported for data or footprints that the kernel does not support.
     """
     if data not in DATA[kernel]:
         raise Unsupported(f"the kernel {kernel} works on {' or '.join(DATA[kernel])} data, not on {data}")
