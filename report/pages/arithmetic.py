@@ -20,8 +20,8 @@ def derivation_entries(
     """Return a template entry for each formula that gave a part of the claim a derived result.
 
     Parts without a derived result have no entry.
-    machines: machine names by node id, to label further results if they come from several nodes.
-    shown: node ids to list further results for; None lists all.
+    machines: machine names by node id, to label other results from the same inputs if several nodes gave them.
+    shown: ids of the nodes whose other results are listed; None lists the results of all nodes.
     """
     worked: list[dict[str, Any]] = []
     for part in parts:
@@ -38,7 +38,7 @@ def derivation_entries(
 
 
 def pending_formulas(parts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """List the formulas in a claim's parts that have not given a result yet."""
+    """List the formulas for a claim's parts that lack a derived result."""
     texts = [
         format_formula(formula["text"])
         for part in parts
@@ -111,7 +111,7 @@ def _further_results(records: Sequence[Mapping[str, Any]], machines: Mapping[str
 
 
 def _case_label(record: Mapping[str, Any], machines: Mapping[str, str]) -> str:
-    """Return a label for a result: its server or else its case, and its machine if `machines` has the machine."""
+    """Label a result by its server, or by its case if it names no server, and by its machine if `machines` has it."""
     labels = record["labels"]
     label = f"{labels['server']} ({labels['evidence']})" if "server" in labels else str(record["case"])
     return "; ".join(filter(None, [label, machines.get(str(labels.get("node")))]))

@@ -1,4 +1,4 @@
-"""Convert estimates to chart rows, for all families."""
+"""Chart rows and label texts, made from estimates, for the pages of all measurement families."""
 
 from __future__ import annotations
 

@@ -124,8 +124,8 @@ def estimate_chart(
     """Return a drawing with a row per case: label, mark, interval and number.
 
     rows: each has label, estimate, low and high (None if unknown), text (printed at the end of the row), side (a key in
-    SIDES) and tier (evidence tier). A row may also have `other` (position of a second mark), `one_round` (True for a
-    hollow mark) and `group` (heading above the group's first row).
+    SIDES, which gives the colour) and tier (evidence tier, which gives the marker). A row may also have `other`
+    (position of a second mark), `one_round` (True for a hollow mark) and `group` (heading above the group's first row).
     axis: axis label.
     lines: the threshold, or both ends of a threshold range.
     line: name for the threshold or range, to print above the axes.
@@ -280,8 +280,8 @@ def line_chart(
 ) -> Callable[[float], Figure]:
     """Return a drawing with a line per value in the column `hue`, and a panel per value in the column `panel`.
 
-    table: the columns low and high, if there are any, are drawn as bars. Points with True in a column one_round are
-    hollow.
+    table: a row per point. If it has the columns low and high, bars are drawn between them; if it has the column
+    one_round, points with True in this column are hollow.
     axis: labels of the x axis and the y axis.
     levels: heights of horizontal lines, by the name to print at the line.
     log: True makes an axis logarithmic; first the x axis, then the y axis.

@@ -85,8 +85,8 @@ def _has_number(case: Mapping[str, Any]) -> bool:
 def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the parts to show in the claim's figure.
 
-    These are all parts with the unit, threshold and rule of the deciding part if none has more than two cases,
-    otherwise only the deciding part.
+    The first choice is the part that the finding describes, if it has numbers to draw. All parts with the same unit,
+    threshold and rule are shown if each of them has at most two cases; otherwise the chosen part is shown alone.
     """
     parts = verdict["parts"] or []
 
@@ -175,7 +175,7 @@ def short_labels(
 
 
 def _join_labels(label: str, other: str) -> str:
-    """Join a label and its distinctive pieces `other`; `other` comes first if the end must be cut off."""
+    """Join a label and its distinctive pieces `other`; if this is too long, put `other` first and cut off the end."""
     text = ", ".join(filter(None, [label, other]))
     return text if len(text) <= _ROOM or not other else _truncate(", ".join(filter(None, [other, label])))
 

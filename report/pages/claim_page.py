@@ -145,7 +145,7 @@ def _model_check_sentence(part: Mapping[str, Any]) -> str:
 
 
 def _comparison_sentence(part: Mapping[str, Any]) -> str:
-    """Compare our result with published results that do not decide the claim; '' if there are none."""
+    """Return a sentence with our result as a multiple of a published result; '' if they cannot be compared."""
     for other in part.get("others") or []:
         if other.get("beside"):
             return f"What was found here is {formatting.two_digits(other['beside'])} times what others published."
@@ -179,7 +179,7 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
 
 
 def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
-    """Yield an entry for each question that this claim and claims in this or another article answer differently."""
+    """Yield an entry for each question to which this claim and other claims in the articles give different answers."""
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     for contradiction in document["contradictions"]:
         sides = contradiction["sides"]

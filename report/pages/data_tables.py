@@ -40,8 +40,8 @@ def write_data(data: Path, out: Path, nodes: Sequence[str] = ()) -> list[str]:
     """Write the tables from a gathered folder into the site folder `out`; return their relative paths.
 
     data: folder written by `report gather`.
-    nodes: ids of the nodes to write sample tables for, besides a file with all samples. If empty, every node gets
-    sample tables.
+    nodes: ids of the nodes to write sample tables for; a file with the samples of all nodes is then copied too. If
+    `nodes` is empty, every node gets sample tables, and that file is not copied.
 
     Raises StudyError if a table is missing, if two tables would have the same name, or if a sample has no summary row.
     Raises OSError if a file cannot be written.

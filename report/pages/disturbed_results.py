@@ -1,4 +1,7 @@
-"""State how many of the results behind a measurement page were disturbed."""
+"""A sentence on how many results behind a measurement page were disturbed.
+
+In most rounds behind a disturbed result, other processes used cores that the measured threads needed.
+"""
 
 from __future__ import annotations
 

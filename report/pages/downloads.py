@@ -28,7 +28,8 @@ def write_downloads(report: Path, verdicts: Path, data: Path, previous: Path | N
     report: folder filled by `report render`.
     verdicts: the rendered verdicts.json, with verdicts.csv beside it.
     data: folder written by `report gather`.
-    previous: an earlier verdicts.json, or the editions.json from the previous site.
+    previous: an earlier verdicts.json, or the editions.json from the previous site, to list earlier editions in the new
+    editions.json.
 
     Raises StudyError if the report was rendered from other verdicts, or if an input is missing or unusable. Raises
     OSError if a file cannot be written.

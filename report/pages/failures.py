@@ -90,7 +90,7 @@ def read_failures(report: Path) -> Failures:
 
 
 def read_failed_figures(folder: Path) -> Failures:
-    """Read failures from `report figures` in a folder. Raises StudyError for a damaged list."""
+    """Read the failures that `report figures` recorded in a folder. Raises StudyError for a damaged list."""
     lists = [_read_checked(path, _OF_FIGURES, "figures") for path in sorted(folder.glob("*.json"))]
     # Skip failed pages: a claim or family that failed here fails again, and is recorded, when its page is built.
     return Failures(failure for drawn in lists for failure in drawn["failed"] if failure["kind"] != "page")

@@ -25,7 +25,7 @@ def nodes_by_kind(nodes: Sequence[Mapping[str, Any]], shown: Collection[str]) ->
     """Return an entry with these keys for each kind of node that has shown nodes.
 
     name: name of the kind.
-    nodes: the shown nodes, each described and numbered.
+    nodes: each shown node's context from `describe_node`, with a `number` that counts over all kinds.
     several: number of machines or runs in words, '' for a single machine with one run.
     runs: True if a machine was measured more than once.
     """

@@ -22,7 +22,7 @@ from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.heading_numbers import as_number
 from report.pages.markdown import Markdown, identifier
 
-# Maximum number of findings to show: so many cards fit in a row on a desktop screen.
+# Maximum number of findings to show, which is the number of cards that fit in a row on a desktop screen.
 FINDINGS = 3
 # Page to link a finding to if its figure belongs to no claim, by figure name.
 _PAGES = {"tuned": "measurements/training", "ladder": "measurements/runtimes"}
@@ -192,7 +192,11 @@ def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, An
 def _article_summary(
     article: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the template context for an article: sentences, verdict tally, best claim and worst claim."""
+    """Return the template context for an article, with sentences and the verdict tally.
+
+    best: the first claim in the declared list `best` that is supported. worst: the first claim in the declared list
+    `worst` that is challenged or depends on the case. Either is None if there is no such claim.
+    """
     own_verdicts = [verdict for verdict in verdicts if verdict["article"] == article["key"]]
     best = next((name for name in article["best"] if _has_verdict(says, name, "supported")), None)
     worst = next((name for name in article["worst"] if _has_verdict(says, name, "challenged", "depends")), None)

@@ -142,7 +142,12 @@ def _escape_between(text: str) -> Markdown:
 
 
 def _normalize_condition(condition: Any) -> dict[str, Any]:
-    """Convert a condition on a claim to a mapping with any of the keys `part`, `is` (a list) and `some` (a list)."""
+    """Convert a condition on a claim to a mapping with any of these keys.
+
+    part: the part of the claim to check; without it, the whole claim is checked.
+    is: list of accepted verdicts.
+    some: list of outcomes, each of which at least one case must have.
+    """
     raw = condition if isinstance(condition, Mapping) else {"is": condition}
     return {key: [value] if key != "part" and isinstance(value, str) else value for key, value in raw.items()}
 

@@ -1,8 +1,8 @@
 """Put numbers in headings and sentences only if they are possible and precise enough.
 
 A `Sentence` has placeholders: `sentence("… reaches {best} of the peak", best=shares(cases))`. A number that is
-impossible or too imprecise is left out, and a sentence with an empty placeholder is dropped. Sentences from several
-machines that differ only in numbers are merged into one sentence with ranges.
+impossible or too imprecise is left out, and a sentence with an empty placeholder is replaced by its alternative or
+dropped. Sentences from several machines that differ only in numbers are merged into one sentence with ranges.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from report.formatting import range_words, two_digits
 
 # An amount or ratio is left out if its interval bounds differ by at least this factor.
 TOO_WIDE = 10.0
-# A share is left out if its interval covers this fraction of the range from 0 to the maximum.
+# A share is left out if its interval covers at least this fraction of the range from 0 to the maximum.
 WIDE_SHARE = 0.5
 # A share that exceeds its maximum by up to this factor is shown as the maximum if its interval reaches the maximum.
 SLIGHTLY = 1.05
@@ -53,7 +53,10 @@ class Number:
 
     @property
     def impossible(self) -> bool:
-        """True if the number exceeds its maximum by more than its interval or the factor SLIGHTLY explains."""
+        """True if the number exceeds its maximum, and imprecision does not explain the excess.
+
+        Imprecision explains an excess up to the factor SLIGHTLY if the interval reaches down to the maximum.
+        """
         if not self.value > self.most:
             return False
         return self.low is None or self.low > self.most or self.value > self.most * SLIGHTLY
@@ -136,7 +139,10 @@ class Place:
         return text if sure or text == "all" else f"about {text}"
 
     def _group_bounds(self, group: Sequence[Number]) -> list[tuple[float, float]]:
-        """Return bounds for a machine's narrow numbers or, if no number is narrow, for all usable numbers."""
+        """Return the bounds to show for a machine's numbers, a pair per number.
+
+        If any number is shown as a single value, numbers shown as ranges are left out.
+        """
         if self.after and len(group) == 1 and group[0].straddles_one:
             return [(float(group[0].low or 0), float(group[0].high or 0))] if group[0].shown_bounds(self.limit) else []
         bounds = [ends for number in group if (ends := number.shown_bounds(self.limit))]
@@ -287,7 +293,10 @@ def _log_ratio(above: float | None, below: float | None) -> float:
 
 
 def format_share(share: float) -> str:
-    """Format a fraction as a percentage with two digits: '4.1%'. From 1 upwards, return ALL."""
+    """Format a fraction as a percentage with two digits: '4.1%'.
+
+    From 0.995 up, there are three digits. From 1 up, the text is ALL; below 0.00005, it is '0%'.
+    """
     if share >= 1:
         return ALL
     digits = 2 if share < 0.995 else 3

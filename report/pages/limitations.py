@@ -23,7 +23,8 @@ _SENSORS = {
     "power_w": ("power", "energy for each sample or request is not told"),
     "temperature_c": ("temperature", "a slow round cannot be laid to heat"),
 }
-# Results from fewer rounds are reported as a limit: they have no interval, or one that variance moderation widens.
+# Results from fewer rounds are reported as a limit: they have no interval, or one that rests partly on the variances of
+# other results (see `statistics.moderate`).
 _FEWEST_ROUNDS = 3
 
 

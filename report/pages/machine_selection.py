@@ -12,7 +12,7 @@ from contract.node import count_machines
 from report.data.summary import POINT
 from report.estimates import device_kind
 
-# Maximum number of machines to show: each adds about fifty figures, and readers cannot compare more.
+# Maximum number of machines to show: each adds about fifty figures, and readers cannot compare more machines.
 MOST = 6
 COLUMNS = (*POINT, "metric", "status", "estimate")
 _POINT = ["kind", *(name for name in POINT if name not in ("node", "device"))]
@@ -23,7 +23,8 @@ def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None)
 
     For each kind of device, the slowest, the median and the fastest node are selected. A node's time at each point is
     divided by the median time of all nodes, and the median of these ratios determines the order. Then nodes are added
-    to cover experiments that the selected nodes lack and, if there are at most MOST folders, every folder.
+    to cover experiments that the selected nodes lack. If all nodes come from at most MOST source folders, nodes from
+    missing folders are added too.
 
     nodes: nodes of a verdicts document.
     table: summary of all nodes with the columns COLUMNS; None selects the first MOST nodes.

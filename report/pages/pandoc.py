@@ -73,8 +73,8 @@ def _convert_page(folder: Path, name: str, entries: Mapping[str, str]) -> str:
 def typeset(folder: Path, name: str, root: Path) -> str:
     """Write `NAME.pdf` from `NAME.qmd`; return the PDF standard to which the file conforms, '' if none.
 
-    root: folder with all referenced files. The standard may reject content from data, such as a character that no font
-    has; in this case the PDF is written without the standard.
+    The standard may reject content from data, such as a character that no font has; the PDF is then written without the
+    standard. root: folder with all referenced files.
     """
     _run_pandoc(
         folder,

@@ -22,7 +22,9 @@ from report.pages.verdict_words import format_tally
 
 
 def write_preliminary_page(nodes: Sequence[Path], out: Path, rounds: int) -> Path:
-    """Write the page from unfinished nodes after the first of `rounds` rounds; return the path `out`/index.html.
+    """Write the page from nodes that are still being measured, after round 1; return the path `out`/index.html.
+
+    rounds: planned number of rounds, which the page states.
 
     Raises StudyError if no node can be used, OSError if `out` cannot be written.
     """

@@ -40,8 +40,8 @@ def draw_figures(verdicts: Path, data: Path | None, out: Path, families: Sequenc
 
     families: keys of measurement families, `measurements` for all families, `claims`, or `front`. For `claims` and
     `front`, preview images are drawn too.
-    Once a family's figures are drawn, their names are written to `FAMILY.json`. Raises StudyError for an unknown family
-    or unusable data.
+    Once a family's figures are drawn, `FAMILY.json` lists the names of the figures, and the failures. Raises StudyError
+    for an unknown family or unusable data.
     """
     evidence = Evidence(read_verdicts(verdicts), data)
     _ = evidence.views
@@ -94,7 +94,7 @@ def render(
     renderer: "quarto", "pandoc", or "auto", which uses Quarto if it is installed, recent and working, else pandoc.
     data: folder written by `report gather`; without it, pages show no measurements.
     url: site address, for previews and claim reviews.
-    previous: an earlier edition, to list the changes since then.
+    previous: an earlier verdicts.json, or a site's editions.json, to list the changes since then.
     drawn: True uses the figures from `draw_figures` instead of drawing them.
 
     Works in a scratch folder and moves files into place atomically, so that a killed render keeps the old report.
@@ -294,7 +294,10 @@ def _typeset_pdf(folder: Path, name: str, content: Content) -> str:
 
 
 def _move_outputs(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, Any]) -> list[str]:
-    """Move new files over old ones; remove pages that only an earlier render made."""
+    """Move new files over old ones; remove pages that only an earlier render made.
+
+    Returns the relative paths of the moved files, all pages and both PDFs.
+    """
     for name in ("figures", "previews"):
         (scratch / name).unlink()
     files = [path for path in sorted(scratch.rglob("*")) if path.is_file() and path.name not in _PASSING]

@@ -146,7 +146,7 @@ def _merge_texts(group: Sequence[Exhibit], text: Callable[[Exhibit], str]) -> st
 
 
 def _merge_says(group: Sequence[Exhibit]) -> list[str]:
-    """Keep sentences that all exhibits have once, and put the machine before each other sentence."""
+    """Return sentences that are not common to all exhibits, each with its machine, and then the common sentences."""
     common = [text for text in group[0].says if all(text in exhibit.says for exhibit in group)]
     own_sentences = [
         text if exhibit.machine in text else _with_machine(exhibit.called, text)

@@ -1,4 +1,4 @@
-"""Draw a step chart: a row per case, with marks for the gain after each step, starting at 1."""
+"""A step chart: a row per case, with a mark for the gain after each step. A line joins the marks to a gain of 1."""
 
 from __future__ import annotations
 

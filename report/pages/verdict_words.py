@@ -108,7 +108,7 @@ def basis_phrase(verdict: Mapping[str, Any]) -> str:
 
 
 def decided_by(verdict: Mapping[str, Any]) -> str:
-    """Classify a claim: decided 'here', by 'others', 'open', or 'opinion' if untestable."""
+    """Return 'others' if others' runs decide a claim, else 'here', 'open' (undecided) or 'opinion' (untestable)."""
     if verdict["verdict"] == "not testable":
         return "opinion"
     if verdict["verdict"] not in DECIDED:

@@ -18,7 +18,7 @@ _MOST = 3
 
 @dataclass(frozen=True)
 class Cause:
-    """A difference in a claim between two editions, which may explain another verdict.
+    """A difference between two editions' records of a claim, which may explain why the verdict changed.
 
     cause: one of CAUSES.
     text: the difference in words.
@@ -105,7 +105,7 @@ def _figure_texts(part: Record, edition: Record) -> dict[str, str]:
 
 
 def _intervals_disjoint(was: Record, now: Record) -> bool:
-    """True if the intervals do not overlap: the results then differ by more than drift between measurements."""
+    """True if both intervals are known and do not overlap: the results differ by more than drift would explain."""
     ends = [record[end] for record in (was, now) for end in ("low", "high")]
     return None not in ends and (was["high"] < now["low"] or now["high"] < was["low"])
 

@@ -91,7 +91,7 @@ def headline(comparison: Record) -> str:
 
 
 def machine_sentences(comparison: Record) -> list[str]:
-    """Return a sentence each on machines that were added, were measured again, and are gone, if there are any."""
+    """Return up to three sentences: on machines that were added, on those measured again, and on those now gone."""
     headings = (("added", "Added"), ("again", "Measured again"), ("gone", "No longer there"))
     return [f"{word}: {join_words(comparison['nodes'][key])}." for key, word in headings if comparison["nodes"][key]]
 

@@ -96,8 +96,8 @@ def _figure_record(entry: Record) -> dict[str, str]:
 def read_editions(path: Path) -> list[dict[str, Any]]:
     """Read editions, sorted from the oldest to the newest.
 
-    A verdicts.json gives one edition, and an editions.json gives all editions in it. Raises StudyError for another
-    file.
+    A verdicts.json gives one edition, and an editions.json gives all editions in it. Raises StudyError for any
+    other file.
     """
     document = read_json(path)
     if not isinstance(document, dict) or not {"verdicts", "editions"} & set(document):

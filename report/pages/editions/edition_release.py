@@ -161,7 +161,7 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def record_in_current_words(folder: Path) -> dict[str, Any]:
-    """Return the record with an `answer` that the current code writes from the archived verdicts.
+    """Return an edition's record, with the front page's answer (`answer`) written anew from the archived verdicts.
 
     Raises StudyError like `read_record`.
     """

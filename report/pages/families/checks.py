@@ -29,7 +29,8 @@ from report.pages.figure_data import Evidence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, predicted_over_measured
 
-# Target error rate for verdicts: at most this fraction should err to each side of the threshold.
+# Target error rate: at most this fraction of verdicts should be wrongly supported, and at most this fraction wrongly
+# challenged.
 RARE = 0.01
 Record = dict[str, Any]
 
@@ -112,7 +113,8 @@ def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]
 def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Compare measured times for whole jobs with derived times.
 
-    A job's time is derived from all other jobs. The sum of its parts, each timed alone before, is compared too.
+    Each job's derived time is corrected by a line that is fitted to all other jobs. A sentence also compares the job's
+    measured time with the sum of its parts, each timed alone before.
     """
     cases = sorted(records(evidence.quantity(CHECK)), key=lambda case: case["estimate"])
     if evidence.data is None or not cases:

@@ -52,7 +52,7 @@ def _weight_text(case: Mapping[str, Any]) -> str:
 
 
 def _budget_sentences(cases: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Name the networks whose whole interval lies within a latency budget, each under its smallest budget."""
+    """Name the networks whose whole interval lies within a latency budget, each under the smallest such budget."""
     names: dict[int, list[str]] = {}
     for case in cases:
         high = as_number(case).high
@@ -236,7 +236,7 @@ def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _library_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show for each layer how much faster the chip maker's library is than PyTorch's own kernels."""
+    """Show for each layer how many times as long it takes without the chip maker's library."""
     cases = records(view.quantity("libraries.gain"))
     if not cases:
         return

@@ -30,16 +30,16 @@ _FILE = ("model", "tokens", "format")
 
 
 def _fastest_cases(view: View, device: str, phase: str) -> list[Case]:
-    """Return for each model, format and length the case with the fastest runtime and thread count.
+    """Return the cases with the fastest runtime and thread count, sorted from the slowest case to the fastest.
 
-    The slowest case comes first.
+    There is a case for each model, file format and text length in tokens.
     """
     cases = records(view.quantity("language.fastest", device=device, phase=phase))
     return sorted((case for case in cases if case["format"] != "best"), key=lambda case: float(case["estimate"]))
 
 
 def _all_cases(view: View, device: str, phase: str) -> list[Case]:
-    """Return all cases in a phase, sorted by model, length and format, then from fastest to slowest."""
+    """Return all cases in a phase, sorted by model, text length and format, then from fastest to slowest."""
     cases = records(view.quantity("language.tokens_per_s", device=device, phase=phase))
     return sorted(cases, key=lambda case: (*map(str, (case[name] for name in _FILE)), -float(case["estimate"])))
 

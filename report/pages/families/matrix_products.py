@@ -58,7 +58,7 @@ _CYCLE: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each node the ladder, multiply-adds per cycle, rates by size on each device, and gains per layer."""
+    """Show for each node one product computed in many ways, multiply-adds per cycle, rates by size, and layer gains."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -71,7 +71,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show how fast each rung computes a 1,000 by 1,000 product, from an interpreted loop to the fastest library."""
+    """Show how fast a 1,000 by 1,000 product is computed in each way, from an interpreted loop to the best library."""
     cases = sorted(records(view.quantity("ladder.rate", work="product")), key=lambda case: float(case["estimate"]))
     rungs = {str(case["rung"]): case for case in cases}
     if DEFAULT not in rungs:
@@ -284,7 +284,7 @@ def _format_sentences(view: View, device: str, bests: Mapping[str, Any]) -> Iter
 
 
 def _layer_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show for each layer how much faster a neural network library is than PyTorch's own code."""
+    """Show for each layer how much faster it runs with a neural network library than without."""
     cases = sorted(records(view.quantity("libraries.gain")), key=lambda case: float(case["estimate"]))
     if not cases:
         return

@@ -15,7 +15,8 @@ from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, Place, Sentence, sentence
 from report.quantities.ladder import LOOPS
 
-# Labels for changes in how a product is computed. The first change cannot alter the result; the last is expected to.
+# Labels for changes in how a product is computed. The first change should not alter the result; the last is expected
+# to alter it.
 _METHODS = {
     "cell_order": "entries worked out in another order",
     "permuted": "rows and columns in other places, by a library",
@@ -87,7 +88,7 @@ def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _spread_title(most: Any) -> Sentence:
-    """Return a title on how much results depend on the order of entries and of summation."""
+    """Return a title on how far results change with the order in which entries are computed or terms are added."""
     parts: list[str] = []
     units: dict[str, float] = {}
     if "cell_order" in most:

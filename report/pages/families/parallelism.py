@@ -174,7 +174,7 @@ def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _sustained_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show the rate lost under minutes of sustained load, from the last run per load and device."""
+    """Show the rate lost under minutes of sustained load, in a row per run."""
     cases = records(view.quantity("sustained.throughput_drift"))
     if not cases:
         return

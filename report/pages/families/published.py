@@ -1,4 +1,4 @@
-"""Published measurements: CPUs that a GPU replaces, GPU speedups in training and memory, and CPUs beside ours."""
+"""Published measurements: CPUs that a GPU replaces, GPU speedups, and CPU figures to compare with ours."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _counterpart_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Compare our CPU figures with published ones, a row per machine."""
+    """Compare our CPU figures with published ones, in a row per figure and machine."""
     rows: list[dict[str, Any]] = []
     table = []
     for pair in evidence.document.get("counterparts") or []:
@@ -224,7 +224,7 @@ def _counterpart_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show CPUs that a GPU replaces, speedups in training and memory, and our CPU figures beside published ones."""
+    """Show CPUs that a GPU replaces, GPU speedups, and our CPU figures compared with published ones."""
     for exhibits in (_replaced_exhibit, _training_exhibit, _memory_exhibit, _counterpart_exhibit):
         yield from exhibits(evidence)
 

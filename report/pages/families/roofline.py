@@ -33,7 +33,7 @@ Ceilings = dict[str, dict[str, float]]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each device the roofline, the time that memory limits, and predictions from few machine properties."""
+    """Show per device the roofline, the time share of memory-bound operators, and predictions from few properties."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 

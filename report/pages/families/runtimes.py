@@ -133,13 +133,13 @@ def _format_time(case: Mapping[str, Any]) -> str:
 
 
 def single_gains(view: View, device: str) -> list[Case]:
-    """Return how much the fastest runtime and format gain over default PyTorch, for single requests in page order."""
+    """Return gains over default PyTorch in the fastest runtime and format, for single requests in `network_order`."""
     cases = single_requests(records(view.quantity("inference.ladder_gain", device=device, rung=BEST)))
     return sorted(cases, key=network_order)
 
 
 def known_gains(evidence: Evidence) -> tuple[View, list[Case]] | None:
-    """Return the machine whose CPU has the most sure gains, and the gains of all published networks on that CPU.
+    """Return the machine with the largest number of sure CPU gains, and all published networks' gains on that CPU.
 
     Only published networks count, and `sure_gains` defines a sure gain. The user's own machines with a sure gain come
     before other machines. Returns None if no gain is sure.

@@ -110,12 +110,15 @@ def _format_rate(rate: float) -> str:
 
 
 def _lowest_load(cases: Iterable[Mapping[str, Any]], of: Mapping[str, Any]) -> float:
-    """Return the lowest load in `cases` that was offered to the same server as in case `of`."""
+    """Return the lowest load among the `cases` that have the same server as the case `of`."""
     return min(float(case["requests_per_s"]) for case in cases if _server_key(case) == _server_key(of))
 
 
 def _cost_exhibit(view: View, name: str) -> Iterable[Exhibit]:
-    """Show CPU time per request and GPU utilisation, at the largest load within the latency limit."""
+    """Show CPU time per request and GPU utilisation, at the largest load within the latency limit.
+
+    If no load is within the limit, the smallest load is shown.
+    """
     capacities = {
         _server_key(record): float(record["estimate"]) for record in records(view.quantity("serving.capacity"))
     }

@@ -140,7 +140,10 @@ def _whole_job_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 
 
 def _job_title(jobs: list[Case], on: str) -> Sentence:
-    """Report the fastest and slowest job by name, as different jobs are not comparable."""
+    """Return a title with the fastest and the slowest job.
+
+    The title names both jobs, because times for different jobs are not comparable.
+    """
     first, last = jobs[0], jobs[-1]
     ends = {"quick": first} if first["job"] == last["job"] else {"quick": first, "long": last}
     parts = [f"{case['job']} takes {{{name}}}" for name, case in ends.items()]

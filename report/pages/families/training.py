@@ -25,7 +25,7 @@ _STEP = ["device", "model", "batch", "dtype"]
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
     """Return each model's rungs (ways to train, plainest first), by model and batch size.
 
-    Each model has a single batch size here: the size at which the rungs have the most distinct rates.
+    Each model has a single batch size here: the size with the largest number of different rates among its rungs.
     """
     rungs_by_step: dict[tuple[str, int], Rungs] = {}
     for case in sorted(records(view.quantity("training.ladder")), key=lambda case: (case["place"], case["estimate"])):

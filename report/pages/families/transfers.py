@@ -44,7 +44,8 @@ def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for point in line_points([case], "size", 1e9, KILO)
     )
     half = records(view.quantity("transfer.half_rate_size", device=device, host_memory="pinned"))
-    # The size from which copies reach half the best rate is unknown if even the smallest copy is faster than that.
+    # If even the smallest copy exceeds half the best rate, the size from which copies reach half the best rate is
+    # unknown.
     known = [case for case in half if amounts([case], "B").text]
     best = max((case for case in cases if case["direction"] in ONE_WAY), key=lambda case: float(case["estimate"]))
     text = f"Copies between the host and {view.device_name(device)} reach {{rate}}"

@@ -17,7 +17,7 @@ from report.quantities.libraries import CUDA
 NAMES = {"vulkan": "Vulkan", "webgpu": "WebGPU", CUDA: "CUDA"}
 # Rate per kernel: summary column and unit.
 RATES = {"naive": ("flop_per_s", "FLOP/s"), "tiled": ("flop_per_s", "FLOP/s"), "triad": ("bytes_per_s", "B/s")}
-# Threshold for claim N10, in percent: below this share of CUDA's rate, most cores would be idle.
+# Threshold for claim N10, in percent of CUDA's rate. A lower rate is taken to mean that most cores are idle.
 IDLE = 50.0
 _POINT = ("device", "kernel", "n", "backend")
 
