@@ -57,7 +57,7 @@ class Child:
                 stderr=log,
                 env={**worker_environment.clean_environment(), **(variables or {})},
                 # Ctrl-C interrupts every process in a group. The child gets its own group, so that Ctrl-C interrupts
-                # only this process.
+                # only the parent.
                 process_group=0,
             )
         except OSError as refusal:  # the system has no processes, files or memory left
@@ -145,7 +145,10 @@ def stop_all() -> None:
 
 
 def collect_answers(children: Sequence[Child]) -> list[dict[str, Any]]:
-    """Read one answer per child, in the given order. Raises the first error from `answer`."""
+    """Wait for one answer per child; return the answers in the order of `children`.
+
+    Raises the first error from `Child.answer`.
+    """
     answers_by_child: dict[int, dict[str, Any]] = {}
     with selectors.DefaultSelector() as selector:
         for number, child in enumerate(children):
@@ -198,7 +201,7 @@ def read_order() -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], None]]:
     if cpus := order.get("cpus"):
         os.sched_setaffinity(0, cpus)
     end_with_parent()
-    # If the parent ended before the call above, the pipe is closed: end this process too.
+    # If the parent ended before `end_with_parent` took effect, the pipe from it is closed: end this process too.
     pipe = select.poll()
     pipe.register(0, 0)
     if pipe.poll(0):

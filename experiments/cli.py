@@ -232,7 +232,7 @@ def _run(arguments: argparse.Namespace) -> int:
         wall = time.perf_counter() - started
         about = {
             "seed": seed,
-            # Read the system clock only after the round, and derive the start from `wall`: then the two times are
+            # Read the system clock only after the round, and derive the start from `wall`: then start and end are
             # consistent even if the clock was set during the round.
             "started_utc": utc_time(wall),
             "ended_utc": utc_time(),

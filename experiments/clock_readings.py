@@ -28,7 +28,7 @@ class NoTimeError(Exception):
 
 
 def are_times(seconds: list[float]) -> bool:
-    """True if the times for all phases are finite and non-negative, and their sum is positive."""
+    """True if all times are finite and non-negative, and their sum is positive."""
     return all(0 <= second < math.inf for second in seconds) and sum(seconds) > 0
 
 
@@ -41,7 +41,7 @@ class Timer:
         self._least, self._most = math.inf, -math.inf
 
     def take(self, calls: int, meanwhile: Callable[[], object] = do_nothing) -> list[float] | None:
-        """Return seconds per call from `Device.time`, or None if the reading is unusable."""
+        """Return what `Device.time` returns for these arguments (seconds per call), or None if a time is unusable."""
         parts = self.device.time(self.work, calls, meanwhile)
         self.readings += 1
         if are_times(parts):
@@ -70,7 +70,7 @@ def call_s(
     count: int = READINGS,
     minimum: int = 1,
 ) -> float:
-    """Return seconds per warm call, as the low median of several readings, which ignores slow first readings.
+    """Return seconds per warm call: the low median of several readings, since the first readings may be slow.
 
     Takes `count` usable readings, but after `enough_s` seconds, `minimum` usable readings suffice. If at least half of
     the readings are unusable, starts again with more calls in a row per reading.

@@ -186,7 +186,7 @@ def _pages_moved() -> float:
 
 
 def count_heat_throttles(root: Path = ROOT) -> float:
-    """Count how often heat lowered the clock of the first socket or its first core; 0 without a counter."""
+    """Sum how often heat lowered the clock of CPU 0's core and of its socket; 0 if the kernel has no such counters."""
     folder = root / "sys/devices/system/cpu/cpu0/thermal_throttle"
     return sum(read_number(folder / f"{scope}_throttle_count") or 0.0 for scope in ("core", "package"))
 
@@ -248,7 +248,7 @@ def cpu_counters(process: psutil.Process, root: Path = ROOT) -> Counters:
             return None
         (then, before), (now, after) = energy[-2:]
         del energy[:-1]
-        # The counter wraps around every few minutes to hours; the power is unknown for that interval.
+        # The counter wraps around every few minutes to hours; for an interval with a wrap, the power is unknown.
         return (after - before) / (now - then) if after > before else None
 
     def read() -> Values:

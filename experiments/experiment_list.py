@@ -20,11 +20,12 @@ def list_experiments() -> dict[str, Any]:
     """Return the output for `list --json`, without opening a device.
 
     devices: entries as in a node record. left_out: one line per unusable device. experiments: for each experiment,
-    its description, its parameters, and `devices` with an entry per kind of device. An entry's key names this machine's
-    devices of that kind; if there are none, the key is the kind's maker. Each entry has three fields:
-    asked: True if the preset measures the experiment on this kind of device.
-    libraries: the preset's libraries for the experiment that this kind of device supports.
-    all: True if this kind of device supports all these libraries in the preset.
+    its description, its parameters, and `devices` with an entry per type of device (CPU, NVIDIA GPU, …). An entry's key
+    names this machine's devices of that type ('cuda:0 … cuda:7'), or, if there are none, the maker ('(NVIDIA)').
+    Each entry has three fields:
+    asked: True if the preset measures the experiment on this type of device.
+    libraries: among the libraries that the preset asks for on this type of device, those that the device supports.
+    all: True if the device supports all the libraries that the preset asks for on it.
     """
     from ruamel.yaml import YAML
 

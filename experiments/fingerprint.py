@@ -34,9 +34,10 @@ PACKAGES = (
 
 
 def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str, Any]:
-    """Return the node record (`contract.node`), without the end time.
+    """Return the node record (`contract.node`), without the key `ended_utc`.
 
-    before: the file with an earlier record, whose node name is kept if it fits this machine (`hardware.identity`).
+    before: the file with an earlier record. If that record may describe this machine, the node keeps its name
+    (`hardware.identity`).
     Raises StudyError if torch cannot be loaded, or if a GPU in the earlier record does not answer now.
     """
     torch, refusal = load_torch()

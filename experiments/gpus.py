@@ -24,9 +24,8 @@ Card = dict[str, Any]
 def list_gpus() -> list[Card]:
     """Return node record entries: NVIDIA GPUs from NVML, then GPUs that only torch names.
 
-    GPUs that torch sees are listed even if torch cannot use them. torch is asked for NVIDIA GPUs only if NVML does not
-    suffice: if NVML does not answer, shows no GPU, shows a GPU without a name, or shows a GPU that is split by MIG,
-    since only torch names the slice.
+    GPUs that torch sees are listed even if torch cannot use them. NVIDIA GPUs are taken from torch too if NVML does not
+    answer, shows no GPU, shows a GPU without a name, or shows a GPU that is split by MIG, whose slice only torch names.
     """
     cards = nvml.nvidia_gpus()
     # If NVML suffices, `cards` already contains all NVIDIA GPUs that torch sees.
@@ -67,7 +66,7 @@ def _torch_may_see_more(nvml_suffices: bool) -> bool:
         return False
     try:
         built = runpy.run_path(str(Path(spec.origin).with_name("version.py")))
-    except Exception:  # the version file is not as in torch 2: only torch itself can tell
+    except Exception:  # the version file is not as in torch 2: assume that torch may
         return True
     if built.get("hip") or built.get("xpu"):
         return True
@@ -108,7 +107,7 @@ def compare_gpus(record: Mapping[str, Any], here: Sequence[Card]) -> Change:
     if by_nvml and (refused := nvml.refusal()):
         return Change(tuple(by_nvml), f"NVML does not answer ({refused}): {driver_errors.advice(refused)}")
     missing = list((Counter(_known_names(then)) - Counter(_known_names(here))).elements())
-    # Earlier versions of this program recorded GPUs that are not from NVIDIA only in `devices`.
+    # Earlier versions of this program recorded GPUs by other makers than NVIDIA in `devices`, but not in `hardware`.
     devices = [str(device["name"]) for device in record["devices"] if device["kind"] == "gpu"]
     before: Counter[str] = Counter(_known_names(then)) | Counter(devices)
     new = list((Counter(_known_names(here)) - before).elements())[len(then) - len(_known_names(then)) :]

@@ -65,12 +65,12 @@ def memory_bytes() -> int:
 
 
 def identity(described: Path | None = None) -> tuple[str, str]:
-    """Return this machine's kind and instance, which form the node's name.
+    """Return this machine's kind (`machine_kind`) and instance (`machine_instance`), which form the node's name.
 
     described: the file with an earlier record. If the record may describe this machine, return its kind and instance:
     then a change to the system image or to this program, or a GPU that does not answer now, does not change the node's
-    name, and earlier rounds stay valid. If the record is lost or does not fit, and the folder `nodes` beside it has
-    rounds of exactly one instance with this machine's kind, return that instance.
+    name, and earlier rounds stay valid. If the record is missing or describes another machine, but the folder `nodes`
+    beside the file has rounds from exactly one instance of this machine's kind, return this kind and that instance.
     """
     if described and described.exists():
         with suppress(StudyError):
@@ -88,7 +88,7 @@ def identity(described: Path | None = None) -> tuple[str, str]:
 
 
 def _measured_instances(nodes: Path, kind: str) -> list[str]:
-    """List the instances of a kind that have rounds in `nodes`; an instance is '' if the node's name contains none."""
+    """List a machine kind's instances with rounds in `nodes`; '' stands for a node name without an instance."""
     names = {path.parent.name for path in nodes.glob("*/[!.]*.parquet")}
     instances = {name.partition(".")[2] for name in names if kind_of_node(name) == kind}
     return sorted(name for name in instances if not name or re.fullmatch(INSTANCE["pattern"], name))
@@ -105,8 +105,8 @@ def machine_kind() -> str:
 def _kind_name(about: Mapping[str, Any], cards: Sequence[str]) -> str:
     """Return the kind for a processor (described by `cpu`) and GPU names."""
     facts = {key: about.get(key, "") for key in ("model", "vendor", "family", "model_number", "usable_cores", "simd")}
-    # Hash these keys only if they are present: earlier versions lacked them, and the kinds of machines without these
-    # keys must not change.
+    # Hash these keys only if they are present: earlier versions of this program did not have them, and a machine
+    # without them must keep its kind.
     facts |= {key: about[key] for key in ("kinds", "quota") if key in about}
     digest = hashlib.sha256(json.dumps([facts, cards], sort_keys=True).encode()).hexdigest()[:6]
     words = re.sub(r"\(r\)|\(tm\)|\bcpu\b|@.*|\d+-core processor|processor", " ", about["model"].lower())

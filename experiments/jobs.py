@@ -23,7 +23,8 @@ COMMON = ("backend", "dtype", "threads")
 WITHOUT_TORCH = ("llvm", "numba", "pandas", "polars", "xgboost", "lightgbm", "sklearn")
 # The library with which the start of a measuring process without torch is timed; also the key for that time in plans.
 NO_TORCH = "llvm"
-# Seconds per job outside its measuring process, for Snakemake's scheduling and for the parent's imports and writes.
+# Seconds that a job adds to its measuring process's time: for Snakemake's scheduling, and the parent's imports and
+# writes.
 JOB_S = 1.25
 # A point counts as hanging if its time exceeds the predicted time by HANG_S seconds plus HANG_FACTOR times the point's
 # budget.
@@ -135,7 +136,7 @@ class Job:
             "experiment": self.experiment,
             "device": self.device,
             "params": dict(point.params),
-            # With the plan's predictions, the measuring process may not have to probe the point.
+            # If the plan predicts a short call, the measuring process need not predict the call's time itself.
             "known": {"call_s": point.call_s, "memory": point.memory},
             "policy": {"target": self.target, "budget_s": point.point_s, "max_samples": self.max_samples},
         }

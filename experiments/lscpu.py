@@ -56,7 +56,7 @@ def parse_count(value: object, maximum: float) -> int | None:
 
 
 def lscpu_fields(printed: bytes) -> list[tuple[str, str]]:
-    """Parse names and values, in order, from what `lscpu -J` or `lscpu` prints; skip unknown JSON."""
+    """Parse (name, value) pairs, in order, from the output of `lscpu -J` or `lscpu`; skip JSON objects without both."""
     try:
         return [(name.strip().rstrip(":"), value) for name, value in _field_pairs(parse_json(printed, "lscpu"))]
     except StudyError:

@@ -135,9 +135,9 @@ class Watch:
     def read(self, *sample_flags: Flag) -> Reading:
         """Return the state around the sample that ends now. sample_flags: flags for this sample alone.
 
-        At first, the reading contains the state during the last closed window. The later call that closes the current
-        window writes this window's state into the reading instead. On a GPU, the reading for a point's first sample
-        contains at once the GPU's state that `look` read during the sample.
+        At first, the reading contains the state during the last closed window. The call that closes the current window
+        replaces this with the current window's state, in all the point's readings since the window began. On a GPU, the
+        reading for a point's first sample contains at once the GPU's state that `look` read during the sample.
         """
         reading = Reading(time.perf_counter() - self._begun)
         self._waiting.append((reading, (*self._before, *sample_flags)))

@@ -86,7 +86,10 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
 
 
 def _round_seconds(files: Iterable[tuple[Path, dict[str, Any]]]) -> dict[int, tuple[float, float]]:
-    """Return (wall seconds, suspended seconds) by round number, which is the last field in a file's name."""
+    """Return (wall seconds, suspended seconds) by round number, for one job.
+
+    files: each round's path, whose name ends in the round's number, and the metadata in the file.
+    """
     return {
         int(path.stem.rpartition(".")[2]): (round(about["wall_s"], 2), round(about.get("stood_s", 0.0), 2))
         for path, about in files

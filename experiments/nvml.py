@@ -79,7 +79,7 @@ def status() -> str:
 
 
 def recorded_refusal(record: Mapping[str, Any]) -> str:
-    """Return NVML's error in a node record; '' if NVML answered, or the record has no entry."""
+    """Return NVML's error from a node record; '' if NVML answered, or if the record has no text from `status`."""
     status = str(record["hardware"].get("nvml", ""))
     return "" if status.startswith("driver ") else status
 

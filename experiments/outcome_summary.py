@@ -17,7 +17,7 @@ SHOWN = 110
 
 
 def format_outcomes(folders: Iterable[Path]) -> str:
-    """Format the number of each node's points that are not ok, by reason, and the node's missing rounds.
+    """Format for each node how many points are not ok for each reason, and which rounds are missing.
 
     The most frequent reason is first. A point that was measured in several rounds counts once per round.
     folders: node folders, or their parents. Raises StudyError if there is no node.

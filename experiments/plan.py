@@ -1,8 +1,9 @@
 """Plan a run: its points on each device, the predicted time, and the points omitted to fit a budget.
 
-Times are predicted from data sheet rates before anything runs. To fit a budget, points are dropped by the preset's
-`value` and by predicted time: details first, then rounds beyond the third, then points that add to a comparison.
-Points that a comparison requires stay; a budget too small for them is an error.
+Times are predicted from data sheet rates before anything runs. To fit a budget, details are dropped first, then rounds
+beyond the third, then points that add to a comparison; the preset's `value` tells which points these are. Among points
+with the same value, the longest are dropped first. Points that a comparison requires stay; a budget too small for them
+is an error.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ LOOP_FLOPS = {"python": 33e6, "scalar": 4e9}
 # then convert the operands, on one thread.
 # EVERYWHERE: the formats for which every core has instructions.
 EMULATED_FLOPS, EVERYWHERE = 5e9, ("float32", "float64")
-# The libraries that refuse a format without instructions, so that the point takes hardly any time.
+# Libraries that refuse a format for which the core has no instructions; such a point takes hardly any time.
 REFUSING = ("onednn", "llvm")
 # Bytes of random data that one CPU core (CORE_DATA) or a GPU (GPU_DATA) draws and checks per second.
 CORE_DATA, GPU_DATA = 0.8e9, 50e9
@@ -73,8 +74,8 @@ def full_plan(
 ) -> Plan:
     """Plan everything in a preset on these devices (node record entries), without a budget.
 
-    Stages run in sequence. Within a stage, each round measures GPUs first and otherwise follows the preset's order, so
-    that an interrupted run has the results that are hardest to get.
+    Stages run in sequence. Within a stage, each round measures GPUs first, so that an interrupted run has at least the
+    results from GPUs, which are harder to get; otherwise, a round follows the preset's order.
     source: the preset's file, for error messages. cores: number of usable physical cores.
     start_s: measured seconds until a measuring process is ready, by device; under NO_TORCH, for one without torch.
     core_flops: measured FLOP/s per core, by format; under `python`, for an interpreted loop.
@@ -171,8 +172,8 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
     if on_cpu and params.get("backend") in REFUSING and dtype in core_flops and is_emulated(dtype, core_flops[dtype]):
         return slow * POINT_S
     if callable(extra):
-        # `extra_s` expects and returns times on the calibration machine, so convert the arguments to that machine, and
-        # its result back to this machine below.
+        # `extra_s` expects and returns times on the calibration machine. Convert the arguments to that machine here,
+        # and the returned time to this machine below.
         extra = extra(call_s=one_s / slow, point_s=point.point_s / slow, **params)
     sampling_s = (OBSERVED_SHARE * slow if experiment.observed else USED_SHARE) * point.point_s
     fixed = slow * (POINT_S + extra)
@@ -188,8 +189,9 @@ def predicted_s(point: Point, part: Sweep, device: Mapping[str, Any], core_flops
 def fit_budget(plan: Plan, minutes: float, at_least_essential: bool = False) -> Plan:
     """Trim the plan to fit a budget in minutes.
 
-    at_least_essential: if the essential points exceed the budget, return them instead of raising StudyError. The option
-    is used for the preset's own budget, so that a run is possible even if processes start slowly.
+    at_least_essential: if the points that comparisons require exceed the budget, return a plan with only these points
+    instead of raising StudyError. The option is used for a budget from the preset instead of from the user, so that a
+    run is possible even if processes start slowly.
     """
     dearest = sorted(
         ((index, point) for index, job in enumerate(plan.jobs) for point in job.points if not point.left_out),
@@ -228,7 +230,7 @@ def _trim_points(candidates: Sequence[tuple[int, Point]], plan: Plan, minutes: f
         omitted.append(at)
         excess -= at[1].predicted_s * min(at[1].rounds, plan.rounds)
     trimmed = _leave_out(omitted, plan, minutes)
-    # The omitted points may take much longer than the excess: put points back while they fit, the most valuable first.
+    # The plan may now be much shorter than the budget: put points back while they fit, the most valuable first.
     room = minutes * 60 - trimmed.seconds
     started, out = [{point.process_key for point in job.points if not point.left_out} for job in trimmed.jobs], []
     for place, point in reversed(omitted):

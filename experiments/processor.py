@@ -183,7 +183,8 @@ def _machine_cores(sources: _Sources) -> int | None:
     least = len(sources.cores.groups) if sources.cores.known else 0
     section_cores = [_lscpu_cores(section) for section in sources.sections]
     cores = sum(filter(None, section_cores)) if all(section_cores) and not sources.kernel_knows else 0
-    # On s390, lscpu counts all books and drawers, although this system may have only some of them.
+    # Do not accept more cores than logical CPUs: on s390, lscpu counts the cores in all books and drawers, although
+    # this system may have only some of them.
     return cores if least < cores <= max(sources.lscpu_cpus, len(sources.cpus)) else least or None
 
 

@@ -25,8 +25,8 @@ Params = Mapping[str, Any]
 Lacks = Callable[[Sequence[Mapping[str, Any]], Params], str]
 
 
-# Parameters that have a column in the samples table and the same meaning in every experiment. The value is a
-# parameter's type, and the type's name for error messages.
+# Parameters that have a column in the samples table and the same meaning in every experiment, each with its type, and
+# with the type's name for error messages.
 OWN: dict[str, tuple[Any, str]] = {
     "threads": (Threads, "Threads"),
     "backend": (backends.Library, "Library or a Literal of names"),
@@ -54,7 +54,7 @@ class Experiment:
         the variables for its `backend`.
     call_s: seconds per call on the calibration machine, for workloads without `flop`.
     extra_s: seconds per point beyond data, warm-up and samples (profiling, compiling, starting processes): a number, or
-        a function of point_s, the predicted call_s and the parameters; a GPU's parameters have no threads.
+        a function of point_s, the predicted call_s and the parameters, among which `threads` is 0 on a GPU.
     observed: True if the measuring core times nothing; point_s is then the time for the observation.
     lasting: True if points use exactly their point_s by design.
     load_s: extra seconds that a process needs before its first point, to load models and training data.

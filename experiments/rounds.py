@@ -24,7 +24,7 @@ from experiments.worker_processes import COMMAND, Workers, unreadable_answer
 
 @dataclass
 class Round:
-    """A round's job, and its results so far. meanwhile: called while a measuring process starts."""
+    """One round for a job, with the results so far. meanwhile: called while a measuring process starts."""
 
     job: Job
     number: int
@@ -43,7 +43,7 @@ class Round:
     def run(self) -> None:
         """Measure all points.
 
-        Budgets do not count the time during which the round is suspended, so a pause does not make points be skipped.
+        Budgets do not count the time during which the round is suspended, so no point is skipped because of a pause.
         """
         points, answers = shuffle_points(self.job.round_points(self.number), self.seed), list[dict[str, Any]]()
         workers = Workers(self.command, self.log, self.meanwhile)
@@ -93,7 +93,10 @@ class Round:
             )
 
     def _measure_point(self, point: Point, workers: Workers, spent_s: float) -> dict[str, Any]:
-        """Measure a point; return its answer or outcome. spent_s: seconds since the round began."""
+        """Measure a point; return the answer, or a status and a reason if there is no answer.
+
+        spent_s: seconds since the round began.
+        """
         if point.left_out:
             return dict(zip(("status", "reason"), parse_left_out(point.left_out), strict=True))
         return self._send_order(point, self.job.order(point), workers, spent_s)
@@ -113,7 +116,7 @@ class Round:
         return [{"metric": metric, "unit": unit, **lack} for metric, unit in units.items()]
 
     def _send_order(self, point: Point, order: dict[str, Any], workers: Workers, spent_s: float) -> dict[str, Any]:
-        """Send an order; return the answer, or an outcome if the round's time is used up or the process fails."""
+        """Send an order; return the answer, or a status and a reason if the round's time is up or the process fails."""
         if spent_s > self.job.round_s:
             return {"status": "skipped", "reason": f"budget: this round's {self.job.round_s:g} s are used up"}
         try:

@@ -23,7 +23,7 @@ PRESETS = Path(__file__).parents[1] / "workflow" / "presets"
 # Maximum number of combinations in a grid. At about a second per point, more points would take longer than a day.
 MOST_POINTS = 100_000
 
-# Keys in a preset block that set point limits.
+# Keys with which a block (an entry in an experiment's `sweep`) sets limits for its points.
 _LIMITS = ("point_s", "rounds", "value")
 
 
@@ -31,7 +31,8 @@ _LIMITS = ("point_s", "rounds", "value")
 class Sweep:
     """One experiment's points and limits, from a preset (`preset_schema`).
 
-    place: the sweep's position in the preset, for error messages. hang_s: extra seconds by the device's kind.
+    place: the sweep's position in the preset, for error messages.
+    hang_s: extra seconds before a point counts as hanging, by the device's kind.
     """
 
     experiment: Experiment
@@ -49,7 +50,7 @@ class Sweep:
 
         cache: the size of the device's last-level cache in bytes; 0 for the size of this machine's CPU cache.
         largest_cache: the size of the largest last-level cache among the node's devices; 0 for the value of `cache`.
-        Raises StudyError, which names the block, if a block lacks a parameter or has too many combinations.
+        Raises StudyError with a block's position if the block lacks a parameter or has too many combinations.
         """
         cache = cache or hardware.last_level_cache_bytes()
         units = {"largestLLC": largest_cache or cache, "LLC": cache}

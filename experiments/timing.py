@@ -1,4 +1,7 @@
-"""The measuring core: warm up, sample until the interval is narrow enough, and record the stop reason."""
+"""Measuring core: warm up, then sample until the median's 95% interval is narrow enough.
+
+Sampling ends earlier if more samples hardly narrow the interval, or at a limit for time or samples.
+"""
 
 from __future__ import annotations
 
@@ -199,7 +202,10 @@ def _warm_up(timer: Timer, calls: int, until: float, now: Callable[[], float]) -
 
 
 def _stop_reason(widths: dict[int, float], n: int, target: float) -> str:
-    """Return the reason to stop after `n` samples: 'converged', 'plateau', or '' to continue."""
+    """Return the reason to stop after `n` samples: 'converged', 'plateau', or '' to continue.
+
+    widths: the `half_width` after each number of samples at which it was computed.
+    """
     if widths[n] <= target:
         return "converged"
     earlier = [count for count in widths if count <= n // 2 and widths[count] < math.inf]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from contract.cgroups import ROOT, read_text
 
 CPUS = "sys/devices/system/cpu"
-# Longer CPU ranges are rejected as invalid, since the kernel's limit on x86 is 8,192.
+# Ranges of more CPUs are rejected as invalid: they far exceed the kernel's limit on x86, which is 8,192 CPUs.
 _MOST_CPUS = 2**16
 
 # Common cores by Arm's implementer and part (Linux, arch/arm64/include/asm/cputype.h).

@@ -65,7 +65,7 @@ def model_file(name: str) -> Path:
 
 
 def fixed_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a point that the user's model file determines, with their values."""
+    """Return the parameters and values that a user's model file determines; empty for points without such a file."""
     about = models("shape").get(params.get("model", ""), {})
     return {key: about[key] for key in ("format",) if key in about and key in params}
 

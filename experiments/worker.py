@@ -4,8 +4,8 @@
 only one point.
 Protocol: the process reads orders from stdin and writes answers to stdout, each as a JSON object on one line.
 An order with the key `prepare` only loads the libraries that its point needs, so that loading is not part of measuring.
-An order with the key `profile` asks for a point's profile instead of its samples; if a point has a profile, the answer
-to the earlier order for its samples lists the profile's metrics under the same key.
+On a CPU, the answer with a point's samples also contains the point's profile, if it has one. On a GPU, this answer only
+lists the profile's metrics, under the key `profile`; a later order with the key `profile` then asks for the profile.
 An answer with the key `last` is the process's last answer: the process ends, since a device error or a failed capture
 would affect later points.
 """
@@ -39,11 +39,13 @@ from experiments.workload import Observed, Profile, Unsupported, Workload
 # A probe times a cheaper point, to predict the time of a call at the point to measure.
 # SURE_SHARE: if a probe predicts that a call takes at most this share of the budget, no further probe is needed.
 # PLANNED_SHARE: if the plan predicts that a call takes at most this share of the budget, no probe is needed at all. The
-# share is smaller, since the plan knows only a core's rate in matrix products, so the call may take 20 times as long.
+# share is smaller than SURE_SHARE, since a call may take 20 times as long as the plan predicts: the plan knows only a
+# core's rate in matrix products.
 SURE_SHARE, PLANNED_SHARE = 0.1, 0.02
-# The next larger probe runs only if its call is predicted to take at most PROBE_SHARE of the budget, or at most PROBE_S
-# seconds. With a small budget, the share alone would allow only the cheapest probes. Most of their time is the start of
-# threads, so a prediction that scales this time up would be hours.
+# Probes time larger and larger points. After the first, a probe runs only if its call is predicted to take at most
+# PROBE_SHARE of the budget, or at most PROBE_S seconds. Without PROBE_S, only the cheapest points would be probed under
+# a small budget. Most of the time at those points is the start of threads; scaled up to the point to measure, it would
+# predict hours.
 PROBE_SHARE, PROBE_S = 0.3, 1.0
 # Skip a point if its call is predicted to take more than this many times its budget.
 OVERRUN = 2.0
@@ -92,7 +94,8 @@ def _answer_orders() -> None:
 
 def _prepare(order: dict[str, Any], device: Device) -> dict[str, Any]:
     """Load the point's experiment, and torch if the point needs it."""
-    # Ignore errors here: loading fails again for each point that needs it, and that error becomes the point's outcome.
+    # Ignore errors here: a library that cannot be loaded fails again in each point that needs it, and the error then
+    # becomes the point's outcome.
     with suppress(Exception):
         _set_threads(device, order["params"])
         if order["experiment"]:
@@ -164,7 +167,7 @@ def _measure_point(order: dict[str, Any], device: Device, watch: Watch) -> dict[
         "parts": parts,
         "observed": observation.get("observed", {}),
         "observed_flags": str(pause_flag(stood)) if stood else "",
-        # If the point has no timed workload, the observation's time also includes the time to make the workload.
+        # If nothing was timed, this time also includes the time to make the workload and to check its result.
         "observed_s": running_time.now() - (sampled if parts else started),
         "flop": work.flop,
         "bytes": work.bytes,
@@ -303,9 +306,9 @@ def _require_memory(experiment: Experiment, params: dict[str, Any], device: Devi
 def _require_budget(experiment: Experiment, params: dict[str, Any], device: Device, policy: Policy) -> None:
     """Predict the call time from cheaper points; raise Skipped if the predicted time is far beyond the budget.
 
-    The cheapest point is timed first. Its time is multiplied by the ratio between the two points' `Experiment.call_s`,
-    or if this is not defined, between their `_work_size`. Fixed costs make the prediction too high, so if the
-    prediction is large, the next larger point is timed too, as long as that is cheap. Raises NoTimeError.
+    The cheapest point is timed first. Its time is scaled up to the point to measure, in proportion to
+    `Experiment.call_s`, or to `_work_size` if the experiment does not define `call_s`. Fixed costs make the prediction
+    too high, so if it is large, the next larger point is timed too, as long as that is cheap. Raises NoTimeError.
     """
     if experiment.smaller is None:
         return

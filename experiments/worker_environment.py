@@ -44,9 +44,8 @@ PASSED = {
 _NAMES = " ".join(PASSED.values()).split()
 _NAMES_ALLOWED = {name for name in _NAMES if not name.endswith("*")}
 _PREFIXES_ALLOWED = tuple(name.removesuffix("*") for name in _NAMES if name.endswith("*"))
-# Blocked variables to report to the user and in the record. Not all blocked variables may be reported, since many are
-# private (for example, NCCL's variables name hosts and addresses). So this list names only variables that are known to
-# affect measurements, and may be incomplete.
+# Blocked variables to report to the user and in the record: only those that are known to affect measurements, since
+# many others are private (for example, NCCL's variables name hosts and addresses). The list may be incomplete.
 _REPORTED = re.compile(
     # Do not report variables with versions and folders: container images set many, and they do not affect measurements.
     r"(?!\w+_(VERSION|HOME|DIR|PATH|ROOT|ARCH_LIST)\Z)(?:"

@@ -73,9 +73,9 @@ class Dtype(StrEnum):
     def matmul_tolerance(self, k: int) -> float:
         """Return the largest relative Frobenius-norm error for a correct product with inner dimension `k`.
 
-        Operands and result are rounded to this format; sums over random data, accumulated in float32 or better, err by
-        about sqrt(k) roundings (Higham & Mary 2019, "A new approach to probabilistic rounding error analysis"), and so
-        does a float64 reference.
+        Operands and result are rounded to this format. Sums over random data, accumulated in float32 or better, err by
+        about sqrt(k) roundings (Higham & Mary 2019, "A new approach to probabilistic rounding error analysis"). Sums in
+        a float64 reference err by as many float64 roundings.
 
         FLOAT8: the operands are exact, and the result is bfloat16. Hopper's units add 32 products at a time to a sum
         truncated to 14 bits (DeepSeek-V3 technical report, arXiv:2412.19437, sections 3.3.2 and 3.5.2). Truncation
@@ -152,7 +152,7 @@ class Workload:
     lasting: True to use the whole budget, even after the result has converged.
     single: True to time one call per sample and not to stop before `max_samples` or the budget, to get the distribution
         of the times (latency percentiles). If calls are quick, untimed calls between the samples make the measurement
-        as long as usual.
+        last as long as without `single`.
     """
 
     run: Callable[[], object] | Sequence[Callable[[], object]] = ()

@@ -21,7 +21,7 @@ def examine(device: str | None = None, results: Path = Path("results"), root: Pa
     """
     if device is not None and not re.fullmatch(r"cpu|mps|(cuda|xpu):\d+", device):
         raise StudyError(f"--device {device}: not a device name. Use cpu, cuda:0, cuda:1, …, xpu:0, mps")
-    # Check the machine first: the other checks load libraries, and this work would look like load on the machine.
+    # Check the machine first: the other checks import libraries, and the imports would make the machine look busy.
     findings = [
         *machine_checks.examine(root, results),
         plan_checks.predictions(results),

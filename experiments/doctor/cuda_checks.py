@@ -114,9 +114,9 @@ def cupy_install(installed: bool) -> Finding:
 
 
 def examine(root: Path, device: str | None, library: Any = None, torch: Torch | None = None) -> list[Finding]:
-    """Check the GPU setup, and then all GPUs, or only the GPU that torch calls `device`.
+    """Check the GPU setup, and then the GPU that torch calls `device`, or all GPUs if `device` is None.
 
-    library, torch: tests pass these in place of pynvml and the installed torch.
+    library, torch: fakes for tests; None for pynvml and the installed torch.
     """
     library, torch = library or nvml.load_pynvml(), torch or installed_torch()
     refusal, count = nvml.refusal(library), len(nvml.nvidia_gpus(library))
@@ -149,7 +149,10 @@ def _examine_index(index: int, count: int, library: Any) -> list[Finding]:
 
 
 def _examine_device(device: str, count: int, library: Any) -> list[Finding]:
-    """Check the GPU that torch calls `device`. NVML may give that GPU another index, or not list it."""
+    """Check the GPU that torch calls `device`; NVML may number this GPU differently, or not list it.
+
+    count: number of GPUs that NVML lists.
+    """
     lookup = nvml.find_device(device, library)
     if lookup.handle is not None:
         index = nvml.ask_number(library, "nvmlDeviceGetIndex", lookup.handle)

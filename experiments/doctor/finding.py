@@ -1,4 +1,4 @@
-"""Findings, and their format for terminals and as JSON."""
+"""Findings, and functions to format them for a terminal or as JSON."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 from experiments import nvml
 from experiments.doctor.finding import Finding, note, ok, warning
 
-# The driver itself uses some GPU memory, so a use of up to this many bytes does not count as another process's.
+# The driver itself uses some GPU memory, so up to this many bytes in use do not indicate another process.
 _SOME_MEMORY = 2**30
 
 

@@ -207,13 +207,13 @@ class Watched:
     busiest: list[tuple[str, float]]
 
     def shares(self, cores: int) -> tuple[float, float]:
-        """Return the load from other processes and the stolen time, each as a share of all cores."""
+        """Return the CPU time of other processes and the stolen CPU time, as shares of the time of all `cores`."""
         values, _ = machine_state.compare_totals(self.before, self.after, cores)
         return values["other_load"] or 0.0, values["steal"] or 0.0
 
 
 def watch_others(seconds: float) -> Watched:
-    """Read all processes' CPU times before and after a sleep of `seconds`, and return the differences."""
+    """Observe the CPU time that other processes use while this process sleeps for `seconds`."""
     own = psutil.Process()
     spent = _process_times()
     before = counters.read_totals(own)
@@ -274,8 +274,9 @@ def _steal_since_start() -> float:
 def available_memory(available: float, total: float, stalled: float | None, machine: float = 0.0) -> Finding:
     """Check the available memory.
 
-    total: bytes that this process may use. stalled: share of the observed time during which some task waited for
-    memory; None if unknown. machine: the machine's memory in bytes, which exceeds `total` under a cgroup limit.
+    available: bytes that this process can still get. total: bytes that this process may use at most. stalled: share of
+    the observed time during which some task waited for memory; None if unknown. machine: the machine's memory in bytes,
+    which exceeds `total` under a cgroup limit.
     """
     seen = f"{available / 2**30:.1f} of {total / 2**30:.1f} GiB available"
     limited = total < machine

@@ -1,4 +1,7 @@
-"""Compare the plan's predictions with an earlier run, and the plan's server loads with system limits."""
+"""Checks of plans: the times that an earlier run's plan predicted, and the connections that the `serving` points need.
+
+A `serving` point sends requests to a server over many connections at once.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +43,13 @@ def predictions(results: Path) -> Finding | None:
 
 
 def server_load(results: Path) -> Finding | None:
-    """Check that the system allows as many connections as the plan's largest server load needs.
+    """Check that the system allows as many connections as the `serving` point with the most requests needs.
 
-    Returns None if the plan contains no server load.
+    Returns None if the plan measures no `serving` point. If no plan can be read, checks a default number.
     """
     try:
         requests = _most_requests(results / "plan.json")
-    except StudyError:  # no plan can be read: check a default number of connections
+    except StudyError:
         requests = None
     if requests == 0:
         return None
@@ -62,7 +65,7 @@ def server_load(results: Path) -> Finding | None:
 
 
 def _most_requests(plan: Path) -> int:
-    """Count the requests in the plan's largest server load; return 0 if the plan contains no server load.
+    """Return the largest number of requests in a planned `serving` point; 0 if the plan measures no such point.
 
     Raises StudyError if the plan cannot be read.
     """

@@ -1,8 +1,8 @@
 """`preflight`: a short trial before a study on a rented machine. `preflight` stores no samples.
 
-It first checks torch's profiler. It then briefly measures one point of each kind in the plan, and compares the point's
-rate with a range that is derived from the GPU's rated peaks. A failure that `preflight` finds would also occur in the
-study, but would be noticed much later there.
+It first checks torch's profiler. It then sorts the plan's points (combinations of an experiment's parameters) into
+kinds, briefly measures one point per kind, and compares the point's rate with a range that is derived from the GPU's
+rated peaks. A failure that `preflight` finds would also occur in the study, but would be noticed much later there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments.worker_processes import COMMAND, Worker, Workers, unreadable_an
 
 # BUDGET_S: seconds for warm-up and samples per point. SAMPLES: the maximum number of samples per point.
 BUDGET_S, SAMPLES = 0.15, 8
-# A point's timeout assumes at most this many predicted seconds. For `sustained`, the plan predicts minutes, but
+# Maximum number of predicted seconds to include in a point's timeout. For `sustained`, the plan predicts minutes, but
 # `preflight` measures each point only briefly.
 PREDICTED_S = 15.0
 # Start no further point if fewer seconds than this are left.
@@ -103,7 +103,7 @@ class Preflight:
     def run(self) -> bool:
         """Try points until the time is over.
 
-        Returns True if no line needs a look, except if the time was over before any point was tried.
+        Returns False if a line needs a look, or if the time was over before any point was tried; otherwise True.
         """
         workers = Workers(self.command, self.log, lambda: None)
         rules = rate_ranges.read_rules()
@@ -148,7 +148,7 @@ class Preflight:
             measured += 1
             profiles += [kind] * ("profile" in answer)
             if answer["status"] == "timeout":
-                # Move the experiment's other points to the end, since they may hang as well.
+                # The experiment's other points may hang too, so move them to the end.
                 todo.sort(key=lambda waiting: waiting.job.experiment == kind.job.experiment)
         # Take the profiles after all timings, as the study does, since the profiler slows later timings.
         while profiles and self._remaining_s() >= LEAST_S:
@@ -196,7 +196,7 @@ class Preflight:
             return _profile_line(title, unreadable_answer(fault), seconds)
 
     def _send_order(self, kind: Kind, worker: Worker, order: dict[str, Any]) -> tuple[dict[str, Any], float]:
-        """Send an order; return the answer and the seconds it took, without the process's start."""
+        """Start the process if necessary, and send an order; return the answer, and the seconds without the start."""
         # Start the process before timing, since torch may load slowly from a cold disk.
         answer = {"ready": True} if worker.is_alive else worker.start(order, self._remaining_s())
         started = time.monotonic()
@@ -246,7 +246,7 @@ def make_preflight(
     if not jobs:
         raise StudyError(f"{plan or preset}: measures nothing on {', '.join(names)}")
     gpus = {entry["id"]: (entry["name"], entry.get("memory_bytes")) for entry in described if entry["kind"] != "cpu"}
-    # Check the profiler on the CPU only if there is no GPU, since CPU profiles do not have the GPU profiler's problems.
+    # If there is a GPU, skip the profiler check on the CPU, since CPU profiles do not have the GPU profiler's problems.
     checked = [name for name in names if name in gpus] or names
     absent = () if device else _absent_devices(planned, known, reasons)
     return Preflight(replace(planned, jobs=jobs), gpus, minutes, log, checked, absent=absent, begun=begun)
@@ -293,7 +293,8 @@ def _heading(device: str, gpu: tuple[str, float | None] | None, peaks: rate_rang
 def _make_order(kind: Kind) -> dict[str, Any]:
     """Return the order to measure a kind's point briefly.
 
-    The order predicts a tiny call time, so that the measuring process does not skip a point for the small budget.
+    The order claims that a call is very short: otherwise, the measuring process might predict that a call exceeds the
+    small budget, and skip the point.
     """
     job = replace(kind.job, target=0.5, max_samples=SAMPLES)
     return job.order(replace(kind.point, call_s=1e-5, point_s=BUDGET_S))

@@ -32,9 +32,9 @@ class Kind:
 def job_kinds(job: Job, rules: list[Rule]) -> list[Kind]:
     """Return one point per kind in a job.
 
-    Points have the same kind if their text parameters and environments are equal, and their rules expect the same
-    range. The quickest point represents its kind. If a rule applies to only some of the points with equal text
-    parameters and environments, the points without a rule are left out.
+    Points have the same kind if they have equal text parameters and environments, and if their rules in ranges.yaml
+    expect the same range. The quickest point represents its kind. Points without a rule are left out if a rule applies
+    to another point with the same text parameters and environment.
     """
     groups: dict[tuple[Any, ...], dict[str, Kind]] = {}
     for point in sorted(job.points, key=lambda point: point.predicted_s):
@@ -58,5 +58,5 @@ def breadth_first(jobs: Iterable[Job], rules: list[Rule]) -> list[Kind]:
 
 
 def count_by_job(kinds: Iterable[Kind]) -> Counter[str]:
-    """Count the kinds per experiment and device, in order."""
+    """Count the kinds by job, as in {'gemm on cuda:0': 2}, in the order in which the jobs first occur."""
     return Counter(f"{kind.job.experiment} on {kind.job.device}" for kind in kinds)

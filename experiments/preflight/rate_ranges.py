@@ -35,7 +35,7 @@ class Rule:
 
     @property
     def unit(self) -> str:
-        """Unit of the values that the rule limits."""
+        """Unit of the rate or time that the rule expects."""
         return {"seconds": "s", "flops": "FLOP/s"}.get(self.of, "B/s")
 
     @property
@@ -121,8 +121,8 @@ def speed(answer: Mapping[str, Any], rule: Rule | None) -> Value | None:
     """Return the value of a measured point to compare with its rule; None if the answer contains no value.
 
     The value is a rate if the point's operations or bytes are known and the rule does not expect seconds; otherwise it
-    is the first measured value. If the point was also timed in a graph, the rate is from that time, since launches
-    dominate the time of short calls without a graph.
+    is the first measured value. If the point was also timed in a device graph (such as a CUDA graph), the rate is from
+    that time, since launches dominate the time of short calls without a graph.
     """
     good = [part for part in answer.get("parts", []) if part["status"] == "ok" and part["series"]]
     for metric in ("graph_time", "time"):
