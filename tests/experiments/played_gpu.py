@@ -106,7 +106,7 @@ def install() -> None:
     nvml.load_pynvml = lambda: library
     compiler = find_compiler()
     sys.modules["cupy"] = _CapturedCupy(compiler) if compiler else None  # type: ignore[assignment]
-    # These functions accept only device names of real GPUs, so pass them the name of the GPU that is played.
+    # These functions accept only device names of real GPUs, so pass them a name such as cuda:0 in place of played:0.
     cuda_compile.open_cupy = _with_maker_name(cuda_compile.open_cupy)
     libraries.switches = _with_maker_name(libraries.switches)
     experiment("planted")(call_with_fault)
@@ -150,7 +150,10 @@ class PlayedProfile(torch.profiler.profile):
 
 
 def _activity_of_maker(real: Callable[[Device], Any]) -> Callable[[Device], Any]:
-    """Wrap `real`, which returns the profiler activity for a device, to pass it the name of the GPU that is played."""
+    """Return a function that calls `real`, which returns a device's profiler activity.
+
+    For the played GPU, `real` gets a device with the name of the real GPU.
+    """
     return lambda device: real(CpuDevice(GPU.name)) if device.name == DEVICE else real(device)
 
 

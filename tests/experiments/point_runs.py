@@ -99,7 +99,10 @@ def observe(work: Workload) -> dict[str, Any]:
 def answer_point(
     name: str, device: Device = CPU, budget_s: float = 0.05, order: dict[str, Any] | None = None, **changed: Any
 ) -> dict[str, Any]:
-    """Answer a small point as a worker does. order: more keys for the order that the worker gets."""
+    """Answer the order to measure a small point, as a worker does.
+
+    order: more keys for the order, which is the request that a worker gets from its parent process.
+    """
     full_order = {
         **(order or {}),
         "experiment": name,

@@ -41,7 +41,7 @@ def kernel_event(name: str, start_us: float, microseconds: float = 2.0, **more: 
 
 
 def head_events(lost: int = 0) -> list[FunctionEvent]:
-    """Return a profile's first events: the kernels before the mark, without the first `lost`, and the mark."""
+    """Return the first events in a profile: kernels, of which the first `lost` are missing, and then the event MARK."""
     kernels = [kernel_event("add", HEAD_US + index) for index in range(lost, profiling.HEAD_KERNELS)]
     return [*kernels, host_event(profiling.MARK, MARK_US)]
 

@@ -37,7 +37,7 @@ class SecondCpu(Device):
         return {"id": self.name, "kind": self.kind, "name": "second CPU", "memory_bytes": self.free_bytes()}
 
     def set_threads(self, threads: int) -> None:
-        """Do nothing, because host threads only launch work, as with a GPU."""
+        """Do nothing, as GPUs do: host threads only launch their work."""
 
     def free_bytes(self) -> int:
         return int(psutil.virtual_memory().available)

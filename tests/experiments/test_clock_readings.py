@@ -150,7 +150,7 @@ def test_clock_that_fails_after_warm_up_fails_the_point(right: int, call_s: floa
 
 
 class TwoPhases(UnsteadyClock):
-    """Device that returns the next item in `parts` at each timing: the readings for two phases."""
+    """Device that returns the items in `parts` in turn, one per timing. Each item has the readings for two phases."""
 
     def __init__(self, *parts: list[float]) -> None:
         super().__init__(itertools.repeat(None))
@@ -189,7 +189,7 @@ def test_swapped_stamps_between_phases_cancel_and_lost_stamps_are_skipped() -> N
 
 
 def test_budget_and_graph_decisions_need_more_than_one_reading(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If one reading of 0 sufficed, a call of days would fit the budget, and a step of 1 s would be captured."""
+    """One reading of 0 or less must not let a call of days fit the budget, or let a call of 1 s count as short."""
     slow = UnsteadyClock(bad_once_per_period(2, [0.0]), call_s=1.0)
     ladder = {10**6: {"n": 1}, 1: None}
     experiment = Experiment(

@@ -2,7 +2,8 @@
 
 A report contains only the fields that the study reads, for example:
 
-kernel: files below /sys; if the word `cores` replaces a list of CPUs, it stands for the lists in `kernel.cores`
+kernel: contents of files below /sys. `kernel.cores` has a list of CPUs for each core. A cache with the value `cores`
+has these same lists, because each core has its own such cache.
 usable: the number of physical cores for each list of allowed CPUs
 caches: for each level, the KiB of all caches together and the number of caches
 """

@@ -1,4 +1,4 @@
-"""A machine's kind names its GPUs, and a faulty GPU is not mistaken for another machine."""
+"""A machine's kind names its GPUs, and a machine whose GPU fails is not mistaken for another machine."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tests.experiments.point_runs import answer_point
 from tests.experiments.test_serving import ORDERS
 
 Patch = pytest.MonkeyPatch
-# This code fails like the public torchvision wheel beside a PyTorch without CUDA.
+# This code fails as the torchvision from PyPI does if the installed PyTorch has no CUDA.
 NO_OPERATOR = "import torch\ntorch.library.register_fake('torchvision::nms')(lambda *_: None)\n"
 NO_FILE = "raise OSError('libcudart.so.13: cannot open shared object file: No such file or directory')\n"
 

@@ -151,8 +151,8 @@ def test_check_detects_kernels_that_skip_steps(monkeypatch: pytest.MonkeyPatch, 
     walk = cpu_kernels.KERNELS[kernel]
 
     def skip_steps(table: Any, starts: Any, ends: Any, which: int, steps: int) -> None:
-        # Skip one step. In `branches`, skip the steps of a whole data word. In `states`, skip enough characters to miss
-        # a record.
+        # Skip one step in most kernels. In `branches`, skip as many steps as a data word has bits. In `states`, skip so
+        # many steps (characters) that a record is missed.
         walk(table, starts, ends, which, steps - {"branches": BITS, "states": 500}.get(kernel, 1))
 
     data, footprint = SMALL.get(kernel, ("random", 1 << 14))

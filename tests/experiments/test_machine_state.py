@@ -153,9 +153,11 @@ def measure_energy(
 ) -> Any:
     """Return the joules during `draws` and half a window after them, and the method that measured the joules.
 
+    Return None if the joules are unknown.
+
     counted: the energy counter's value at the start, or None for a machine without a counter
     draws: pairs of seconds and watts
-    after: the counter's value at the end, if it differs from the sum; a negative number removes the counter
+    after: replaces the value that the counter reached by the end; a negative number removes the counter
     """
     machine.counted = counted
     watch = Watch("cpu")
@@ -336,7 +338,10 @@ def test_gpu_is_watched_by_its_identity_and_not_by_its_index(
 
 @pytest.mark.parametrize("uuid", ["s", "a"])
 def test_mig_slice_does_not_get_the_whole_gpus_energy(monkeypatch: pytest.MonkeyPatch, uuid: str) -> None:
-    """Torch may report the UUID of the slice or of its GPU. With both, only values that all slices share are read."""
+    """Only values that all slices share are read.
+
+    uuid: the UUID that torch reports: s for the slice, a for its GPU.
+    """
     counted = {"TotalEnergyConsumption": 9000, "ComputeRunningProcesses": [SimpleNamespace(pid=1)] * 3}
     card, part = {"UUID": "GPU-a", "MigMode": [1, 1], **counted}, {"UUID": "MIG-s", **counted}
     del part["TotalEnergyConsumption"]

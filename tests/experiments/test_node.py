@@ -77,7 +77,10 @@ def test_kind_is_stable_and_distinguishes_hardware(monkeypatch: pytest.MonkeyPat
 
 def test_instances_distinguish_hosts_without_revealing_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def instance_from(*ids: str | None) -> str:
-        """Return the instance for a host whose id files hold `ids`; None stands for an absent file."""
+        """Return the digits that distinguish a host from others of its kind, if its id files contain `ids`.
+
+        None stands for an absent file.
+        """
         files = [tmp_path / f"id-{index}" for index in range(len(ids))]
         for file, text in zip(files, ids, strict=True):
             file.unlink(missing_ok=True)
@@ -100,7 +103,10 @@ def test_instances_distinguish_hosts_without_revealing_ids(tmp_path: Path, monke
 def test_machine_keeps_its_first_name(
     earlier: dict[str, str], tmp_path: Path, record: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The name is read from the record: old records have no instance, and a new container has another instance."""
+    """The name comes from the record, even if the record's `instance` differs from the machine's present one.
+
+    Old records have no `instance`, and a new container gets another `instance`.
+    """
     path, kind = tmp_path / "node.json", record["kind"]
     unnamed = {name: value for name, value in record.items() if name not in ("kind", "instance")}
     name = node_id(kind, earlier.get("instance", ""))

@@ -1,4 +1,4 @@
-"""Training loops get correct samples from loader workers, which end with their point; loader errors name a cause."""
+"""Loader workers give training loops correct samples and stop when their point ends; loader errors name a cause."""
 
 from __future__ import annotations
 

@@ -273,7 +273,8 @@ def test_preset_rounds_have_twice_the_planned_seconds(name: str, monkeypatch: py
     monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: 64 << 20)
     full = full_plan(read_preset(name), name, [CPU, {**H200, **plan.H100}], cores=16)
     assert full.jobs
-    # A round skips its last points when time runs out, so its limit must be at least twice the planned seconds.
+    # A round skips its last points when its time limit is reached. To avoid this, the limit must be at least twice as
+    # long as the planned seconds, without the start.
     short = [job.name for number, job in full.order if job.round_s < 2 * (job.seconds(number) - job.start_s)]
     assert short == []
 

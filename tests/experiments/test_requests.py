@@ -1,4 +1,4 @@
-"""Requests to a device and its models move data, their phases are timed, and checks detect lost data."""
+"""Requests to devices and to the models on them: data are moved, phases are timed, and checks detect lost data."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_full_disk_is_reported_before_the_export(monkeypatch: pytest.MonkeyPatch
 
 
 def test_onnx_runtime_binds_the_memory_of_tensors() -> None:
-    """The test runs on the CPU, where memory is bound by the same calls as on a GPU."""
+    """The test runs on the CPU. On a GPU, the same calls bind the memory of tensors to a session."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(onnx_files.onnx_file("mlp", 2), providers=["CPUExecutionProvider"])

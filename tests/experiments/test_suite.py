@@ -152,7 +152,7 @@ def double_factors(patch: Patch) -> None:
     make_array = fma.aligned_array
 
     class Block(type(make_array(1, Dtype.FLOAT32))):  # type: ignore[misc]
-        """Array that doubles each single number assigned to it, and thus the factors that the kernel gets."""
+        """Array that doubles each float assigned to it. The kernel gets its factors in such an array."""
 
         def __setitem__(self, at: Any, value: Any) -> None:
             super().__setitem__(at, 2 * value if isinstance(value, float) else value)
@@ -349,8 +349,8 @@ def test_probes_get_smaller_and_end(name: str) -> None:
     while step is not None:
         sizes.append(worker._work_size(**step))
         step = smaller(step)
-    # `sizes` starts with the point itself. It needs one smaller probe if the experiment predicts the seconds per call,
-    # and two probes otherwise.
+    # `sizes` has the size of the point, then the sizes of its probes. There must be at least one probe if the
+    # experiment predicts the seconds per call, and at least two probes otherwise.
     assert len(sizes) > (1 if get_experiment(name).call_s else 2)
     assert sizes == sorted(set(sizes), reverse=True)
     # The smallest probe is cheap for any budget.

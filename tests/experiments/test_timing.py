@@ -64,7 +64,7 @@ def test_warm_up_lasts_while_times_fall_and_is_discarded() -> None:
     # Times fall for about 70 calls, many more than the warm-up compares with each other.
     falling = (max(0.01, 0.02 * 0.99**call) for call in itertools.count())
     assert max(run(SimulatedDevice(falling), budget_s=10).samples[""]) == pytest.approx(0.01)
-    # If times never stop falling, the warm-up ends after a third of the budget, which is 1 s.
+    # If times never stop falling, the warm-up ends after a third of the budget. The budget is 1 s.
     ever_faster = (0.03 * 0.97 ** (call / 3) for call in itertools.count())
     assert run(SimulatedDevice(ever_faster)).warmup_s == pytest.approx(1 / 3, abs=0.04)
 
@@ -150,7 +150,7 @@ def test_single_requests_are_samples_and_requests_between_are_not() -> None:
     result = run(device, Workload(run=lambda: None, single=True), max_samples=200, target=0.5)
     assert (result.stop_reason, result.calls, len(result.samples[""])) == ("samples", 1, 200)
     assert set(map(float, result.samples[""])) == {1e-5, 1e-3}
-    assert result.timed_s == pytest.approx(timing.LEAST_SHARE, rel=0.02)  # the same span as at other points
+    assert result.timed_s == pytest.approx(timing.LEAST_SHARE, rel=0.02)  # as long as without `single`
     assert result.total_calls == pytest.approx(result.timed_s / 1.09e-4, rel=0.02)
 
 

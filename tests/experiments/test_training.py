@@ -67,7 +67,7 @@ def test_compiled_steps_are_right_and_observe_no_operator_shares(dtype: str, mon
 @pytest.mark.parametrize("lost", ["all", "the update"])
 def test_captured_step_is_checked_by_a_replay(lost: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def graph(device: SecondCpu, calls: Sequence[Callable[[], object]]) -> Callable[[], object]:
-        """Return a graph that does nothing, or runs a training step without updating the weights."""
+        """Run a step, and return a graph that loses all its work or, according to `lost`, only the weight update."""
         calls[0]()
 
         def replay() -> None:

@@ -186,7 +186,7 @@ def test_units_match_the_values() -> None:
 
 
 def measure_parts(work: Workload, device: SecondCpu, budget_s: float = 0.03) -> dict[str, dict[str, Any]]:
-    """Measure a workload and its companions, and return their parts by metric."""
+    """Measure a workload and the workloads in its `beside`, and return their parts of the answer by metric."""
     parts = worker._measure_workloads(work, device, Policy(target=0.5, budget_s=budget_s, max_samples=6), Watch("cpu"))
     return {part["metric"] if "metric" in part else part["series"][0]["metric"]: part for part in parts}
 

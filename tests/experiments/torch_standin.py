@@ -61,7 +61,7 @@ class Graph:
 
 
 class Torch:
-    """Stand-in for torch, built for a version of cuda, hip or xpu or for mps, on a machine with `devices`.
+    """Stand-in for torch on a machine with `devices`. The build is for a version of cuda, hip or xpu, or for mps.
 
     Launches run in order, and a wait moves `now` to the end of the last launch. `warning` is issued when devices are
     counted, and `allocation_error` is raised when memory is allocated.

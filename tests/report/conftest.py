@@ -1,4 +1,7 @@
-"""Factory for synthetic node folders, which the package `contract` writes in the format of measured nodes."""
+"""Factory for synthetic node folders.
+
+The package `contract` writes these folders in the same format as the folders of measured nodes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,7 @@ class SyntheticNode:
 
     @property
     def id(self) -> str:
-        """Node id in the files: the folder name without a later run's number, such as the 2 in `kind.0a1b2c.2`."""
+        """Node id in the files: the folder name without a number for a later run (the 2 in `kind.0a1b2c.2`)."""
         return machine_of_node(self.folder.name)
 
     def point(
@@ -61,10 +64,11 @@ class SyntheticNode:
         reason: str = "",
         metric: str = "time",
     ) -> SyntheticNode:
-        """Add a point whose values vary about `value`, by the fraction `spread` between rounds and less within a round.
+        """Add a point whose values vary at random about `value`.
 
-        At spread 0, all values equal `value`. `value` may also map several metrics to their values. Metrics with
-        'share' in their name have unit 1 and values up to 1.
+        spread: standard deviation between rounds, relative to `value`. Within a round it is a quarter as large.
+        `value` may also map several metrics to their values. Metrics with 'share' in their name have unit 1 and values
+        up to 1.
         """
         random = np.random.default_rng([self.seed, len(self.rows)])
         for name, centre in (value if isinstance(value, Mapping) else {metric: value}).items():

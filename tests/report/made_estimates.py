@@ -22,7 +22,7 @@ NO_DATA = Dataset(Nodes([], []), {}, pd.DataFrame(columns=["experiment", "metric
 
 
 def cases(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates:
-    """Build an estimate for each interval, at its middle. The interval is exact, so it is the same at every level.
+    """Build an estimate at the middle of each interval. The interval's ends are the same at every confidence level.
 
     labels: for each label, a sequence with its value for each interval.
     """
@@ -33,7 +33,7 @@ def cases(*intervals: tuple[float, float], **labels: Sequence[Any]) -> Estimates
 
 
 def log_cases(estimates: ArrayLike, se: ArrayLike = 0.01, **labels: Any) -> Estimates:
-    """Build measured estimates on the log scale with standard error `se`."""
+    """Build measured estimates whose logarithms have the standard error `se`."""
     frame = pd.DataFrame({"estimate": estimates, "se": se, "df": 10.0, "n_rounds": 3, "n_samples": 15, **labels})
     return Estimates.from_estimates(frame)
 

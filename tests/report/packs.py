@@ -36,7 +36,8 @@ def make_zip(members: Iterable[tuple[str, bytes]], kind: int = stat.S_IFREG, met
 def file_entries(files: Mapping[str, bytes], name: str, data: bytes = b"", **lies: Any) -> dict[str, Any]:
     """Return the manifest's entries for `files`, with a changed or added entry for `name`.
 
-    data: content that the entry for `name` describes, unless it is empty. lies: false values for keys in this entry.
+    data: content that the entry for `name` describes; if `data` is empty, an existing entry is kept.
+    lies: false values for keys in this entry.
     """
     entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     entries: dict[str, Any] = make_manifest(files)["files"]
@@ -44,6 +45,6 @@ def file_entries(files: Mapping[str, bytes], name: str, data: bytes = b"", **lie
 
 
 def members(files: Mapping[str, bytes], /, **lies: Any) -> list[tuple[str, bytes]]:
-    """Return the members that make a pack: a manifest and these files. lies: false values for the manifest's keys."""
+    """Return the members that make a pack: a manifest and `files`. lies: false values for the manifest's keys."""
     manifest = {**make_manifest(files), **lies}
     return [(MANIFEST, json.dumps(manifest, indent=1, ensure_ascii=False).encode()), *sorted(files.items())]

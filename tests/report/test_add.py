@@ -292,7 +292,8 @@ def test_verdict_names_the_contributed_node_that_alone_decides_it(
     assert n03["hangs_on"] == "node-a"
     assert sentence in " ".join(explain(document, "N03").split())
     assert sentence in claim_context(n03, document, {"node-a": "Synthetic, 2 cores"})["sure"]
-    # If a second machine has the same outcome, the sentence on a verdict that hangs on one machine disappears.
+    # The sentence warns that a single contributed machine decides the verdict. It disappears once a second machine has
+    # the same outcome.
     second = synthetic("node-b").gemm(20).clock().write()
     document, n03 = verdict()
     assert n03["verdict"] == "challenged" and n03["hangs_on"] == ""

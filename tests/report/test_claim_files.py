@@ -81,7 +81,7 @@ def test_claims_use_known_quantities_and_verified_entries_and_have_links() -> No
         for part in claim.parts:
             assert part.awaits or part.quantity in quantities(), claim.id
             for name in part.entries:
-                # Rules may compare only verified figures. Parts may wait only for figures that are not verified.
+                # A rule may compare only verified figures. A part with `awaits` may name only unverified figures.
                 assert reference[name]["status"] == ("not verified" if part.awaits else "verified"), name
 
 
@@ -95,7 +95,8 @@ def test_sensitivity_spans_the_threshold(claim: dict[str, Any]) -> None:
     for part in decided_parts({**claim, "when_written": []}):
         value, sensitivity = part["threshold"]["value"], part.get("sensitivity", [])
         if part["rule"] in NUMERIC_RULES:
-            # The threshold may be the lowest value, because lower values may make no sense ("several" is at least two).
+            # The threshold may be the lowest value in `sensitivity`, because a lower threshold may make no sense
+            # ("several" is at least two).
             assert value in sensitivity and min(sensitivity) <= value < max(sensitivity), part.get("name")
         elif part["rule"] == "within":
             low, high = value

@@ -1,4 +1,4 @@
-"""Contradictions between claims: the declared file, errors in it, and the outcome for each side."""
+"""Contradictions between claims: the declared file, errors in it, the standing of each side, and the outcome."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_contradiction_file_errors_report_their_line(
     [
         ("holds", ["supported", "supported, supported, not testable"]),
         ("fails", ["challenged", "challenged, challenged"]),
-        # A side that already fails in part stays so, whatever the awaited evidence shows.
+        # A side that is already right only in part keeps this standing, whatever the awaited evidence will show.
         ("in part", ["supported, challenged", "depends", "depends, awaiting hardware",
                      "supported, challenged, awaiting source"]),
         ("open", ["supported, awaiting hardware", "challenged, awaiting experiment", "undecided, awaiting source"]),
@@ -225,7 +225,7 @@ LEAST = rule("at_least", 0.5)
         (rule("at_most", 0.3, phase="training"), rule("at_least", 0.5, phase="decode"), False),
         (rule("at_most", 0.3, phase=["training", "decode"]), rule("at_least", 0.5, phase="decode"), True),
         (rule("at_most", 0.3, phase="training"), rule("at_least", 0.5, device="gpu"), True),
-        # At most 1,000 on 128 cores is less than 8 per core, so it excludes at least 8.
+        # At most 1,000 on 128 cores means less than 8 per core, so the rule "at least 8 per core" cannot hold too.
         (rule("at_most", 1000, scale=128), rule("at_least", 8), True),
         (rule("at_most", 1000), rule("at_least", 8), False),
         (rule("crossover", 0), rule("at_least", 8), False),

@@ -25,7 +25,10 @@ CROWDED = "busy: 50% other load; crowded: others had 1.0 cores, so that 1 thread
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with a judged node. Its `gemm` is crowded in rounds 1 and 2 for float32, and in round 3 for float64."""
+    """Folder with a judged node.
+
+    Its experiment `gemm` has the flag `crowded` for float32 in rounds 1 and 2, and for float64 in round 3.
+    """
     folder = tmp_path_factory.mktemp("disturbed")
     node = Factory(folder / "nodes")("node-a").gemm(27.9).gemm(14, dtype="float64").clock()
     for row in node.rows:
@@ -50,7 +53,8 @@ def test_cases_with_disturbed_rows_are_marked(study: Path) -> None:
     document = read_json(study / "verdicts.json")
     cases = [case for verdict in document["verdicts"] for case in verdict["cases"] if case.get("node")]
     assert read_dataset(study / "data").disturbed_rows == {1}
-    # Multiply-adds per cycle rest on two rows. gemm is disturbed and clock is not, so the disturbed fraction is 0.5.
+    # The multiply-adds per cycle come from two summary rows. The row for `gemm` is disturbed and the row for `clock` is
+    # not, so the disturbed fraction is 0.5.
     assert {case["disturbed"] for case in cases if case["behind"] == "0-1"} == {0.5}
     marked: set[str] = set()
     for verdict in document["verdicts"]:

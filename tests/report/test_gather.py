@@ -178,7 +178,10 @@ def rename_node_folder(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize("longer", [0, 1])
 def test_renamed_copy_counts_once(synthetic: Factory, tmp_path: Path, longer: int) -> None:
-    """All rounds are read, even if the original or its copy lacks a round. longer: 0 if the copy does, else 1."""
+    """All rounds are read, even if the original or its copy lacks a round.
+
+    longer: 0 if the original has all rounds, 1 if the copy has them.
+    """
     before, folder = write_node_folder(synthetic, "kind.aaaaaa"), tmp_path / "mine"
     copy = shutil.copytree(before, folder / "kind.aaaaaa")
     copy = rename_node_folder(copy, "kind.bbbbbb")

@@ -1,4 +1,4 @@
-"""Contributed nodes with arbitrary content: each is used, or refused by name, and other nodes are read unchanged.
+"""Contributed nodes with arbitrary content: each is used, or refused with a reason; others are read unchanged.
 
 To run a thousand cases per property: `HOSTILE=1000 pytest tests/report/test_hostile_nodes.py`.
 """
@@ -42,7 +42,7 @@ HOSTILE = settings(
 
 @pytest.fixture(scope="module")
 def two_nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with two equal nodes: honest, and victim, which tests corrupt."""
+    """Folder with two equal nodes, `honest` and `victim`. Tests corrupt `victim`."""
     root = tmp_path_factory.mktemp("nodes")
     copy_node(root / "honest", ROUNDS)
     copy_node(root / "victim", ROUNDS)

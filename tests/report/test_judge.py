@@ -1,4 +1,4 @@
-"""Judging turns node folders and claim files into verdicts, and names missing evidence and sensitivity."""
+"""Judging turns node folders and claim files into verdicts, which state their sensitivity and missing evidence."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Court:
         return document
 
     def verdict(self, *nodes: SyntheticNode) -> dict[str, Any]:
-        """Return the verdict for the last claim."""
+        """Judge the nodes, and return the last verdict in the document."""
         return dict(self.judge(*nodes)["verdicts"][-1])
 
 

@@ -44,7 +44,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 
 class Broken:
-    """A copy of a study, in which a test breaks verdicts, and the faults that each check finds in the copy."""
+    """Copy of a study whose verdicts a test breaks, with a method that lists the faults that a check finds."""
 
     def __init__(self, study: Study) -> None:
         self.study = replace(study)
@@ -53,7 +53,10 @@ class Broken:
             self.study.__dict__[key] = copy.deepcopy(getattr(study, key))
 
     def find_part(self, quantity: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Return the first verdict with a decided part on `quantity`, with that part and its first case."""
+        """Return the first verdict that has a suitable part on `quantity`, then this part and its first case.
+
+        A part is suitable if it has cases and its rule is not `ratio`.
+        """
         for verdict in self.study.document["verdicts"]:
             for part in verdict["parts"]:
                 cases = [case for case in verdict["cases"] if case["part"] == part["name"]]

@@ -118,7 +118,7 @@ def judge_nodes(out: Path, *folders: Path) -> dict[str, Any]:
 
 
 def test_machine_of_a_known_kind_joins_cases_and_keeps_verdicts(tmp_path: Path) -> None:
-    """A run with five rounds is joined by one round on its machine, and by three on another machine of this kind."""
+    """Add one round on the same machine, and three on another machine of its kind, to a run with five rounds."""
     first, mine = copy_rounds(tmp_path / "published", NAME, 5), copy_rounds(tmp_path / "mine", NAME, 1, "again", 1.04)
     friend = copy_rounds(tmp_path / "f", f"{NAME}.0a1b2c", 3, "m", 0.97)
     before, after = judge_nodes(tmp_path / "one", first), judge_nodes(tmp_path / "all", first, mine, friend)

@@ -107,7 +107,7 @@ def test_claim_pages_embed_their_own_review(document: dict[str, Any], url: str) 
         script: Any = BeautifulSoup(page.script, "html.parser").script
         (review,) = json.loads(script.get_text())["@graph"]
         assert review["identifier"] == item["id"] and review["reviewBody"] == HOSTILE
-        # The review's URL resolves to its own page.
+        # The review's URL leads to the page that contains the review.
         here = f"{url}{page.path}.html"
         assert urljoin(here, review["url"]) == here
 

@@ -73,7 +73,7 @@ def test_scaffolded_claim_parses(tmp_path: Path, rule: str) -> None:
 def test_scaffold_lists_the_labels_of_every_quantity(tmp_path: Path) -> None:
     for name, quantity in quantities().items():
         if quantity.tier == Tier.PUBLISHED:
-            # A claim's rule may not use a published quantity, which only adds evidence to other rules.
+            # A claim's rule may not use a quantity on published figures. Such a quantity only adds evidence to claims.
             continue
         # A claim on `reference.value` must name an entry in its scope.
         path = scaffold(tmp_path, quantity=name, scope=["entry=bert-large.layers"] if name == "reference.value" else [])

@@ -1,4 +1,4 @@
-"""Plausibility checks: impossible rounds are refused, with the figure and its limit, and measured rounds stay."""
+"""Plausibility checks refuse impossible rounds, with the figure and its limit as the reason, and keep possible ones."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def scale(column: str, factor: float, where: str = "value > 0") -> Rows:
 @pytest.mark.parametrize(
     ("rounds", "change", "words"),
     [
-        # In the first two cases, times are 2 or 5 times as short at an unchanged clock, so rates exceed the peak of the
+        # In the first two cases, times are divided by 2 and by 5 at an unchanged clock, so rates exceed the peak of the
         # widest vector units.
         (["peak.cpu.1"], speed_up(2, True), ["FLOP/s is 1.4", "times the most that can", "avx512.fp32_flop_per_cycle"]),
         (["content.cpu.4"], speed_up(5, True),

@@ -1,4 +1,7 @@
-"""Robustness: each trial agrees with a new decision, and sentences describe the trials."""
+"""Robustness: trials judge a part again with one assumption changed, and sentences describe the trials.
+
+Each trial has the same outcome as a new decision under the changed assumption.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,8 @@ def test_threshold_sweep_matches_new_decisions(drawn: list[Any], values: list[fl
         ([(-1.0, 1.0)], 2.0),
         ([(5.0, 5.0)], math.inf),
         ([(math.nan, math.nan)], math.nan),
-        # If the outcome is `depends`, the side with the smaller margin counts. Undecided cases are ignored.
+        # If the outcome is `depends`, each side has the margin of its clearest case, and the smaller margin counts.
+        # Undecided cases are ignored.
         ([(40.0, 42.0), (3.5, 4.1), (1.0, 2.0)], math.log(4 / 1.5) / math.log(2 / 1)),
     ],
 )
@@ -178,7 +182,7 @@ def test_fragile_if_close_or_changed_within_the_declared_range(
 
 
 def test_declared_range_extends_to_the_threshold() -> None:
-    """The range 50 to 75 extends to the threshold 100, so the change at 91 lies inside."""
+    """The declared range 50 to 75 is extended to the threshold 100, so it contains 91, where the outcome changes."""
     result = evaluate(cases((90.0, 91.0)), "at_least", 100.0, [50.0, 75.0])
     assert result.outcome == "challenged"
     assert sweep_outcomes(result) == [(50, "supported"), (75, "supported")]

@@ -155,7 +155,8 @@ def test_interval_ends_at_another_level_use_student_t() -> None:
     half = student.ppf(0.9975, 4) * 0.01
     assert np.ravel(single.ends(0.995)) == pytest.approx((2 * np.exp(-half), 2 * np.exp(half)))
     assert np.ravel(single.ends(statistics.LEVEL)) == pytest.approx([single.frame["low"][0], single.frame["high"][0]])
-    # On a linear scale, both interval ends move out by the same factor, but a share's end at its limit 1 stays.
+    # On a linear scale, both interval ends move away from the estimate by the same factor. However, an end at 1, the
+    # limit of a share, stays there.
     grown = student.ppf(0.9995, 4) / student.ppf((1 + statistics.LEVEL) / 2, 4)
     share = single_estimate(False, estimate=0.9, low=0.85, high=1.0)
     assert np.ravel(share.ends(0.999)) == pytest.approx((0.9 - 0.05 * grown, 1.0))

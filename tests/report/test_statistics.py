@@ -86,7 +86,7 @@ def test_time_and_ratio_intervals_cover_the_true_value(rounds: int, effects: Eff
 def test_coverage_in_small_groups(points: int, effects: Effects, spread: float) -> None:
     times, ratios, _, _ = coverage(round_medians(11, 6000 // points, points, 3, effects, spread), 0.95)
     assert 0.93 <= times <= 0.97
-    assert 0.93 <= ratios <= 0.985  # In groups with two points, ratio intervals cover too often.
+    assert 0.93 <= ratios <= 0.985  # In groups with two points, more than 95% of these intervals cover.
 
 
 @given(st.floats(1e-3, 1e4))

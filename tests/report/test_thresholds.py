@@ -110,7 +110,7 @@ def test_slider_lookups_match_new_decisions(court: Court) -> None:
 
 
 def test_part_without_slider_has_one_outcome_at_all_declared_thresholds(court: Court) -> None:
-    """Parts that have no evidence that may decide them are skipped."""
+    """Skip each part that is undecided because nothing checks the model behind its quantity."""
     count = 0
     for verdict in court.verdicts:
         with_slider = {name for slider in verdict["by_threshold"] for name in slider["parts"]}

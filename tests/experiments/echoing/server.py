@@ -9,9 +9,9 @@ from experiments.serving import server
 
 
 def read_order() -> Any:
-    """Add `Echo` to the services, and return the server's order.
+    """Add `Echo` to the services, and return what `children.read_order` returns.
 
-    Read the order first: this pins the process to its cores, and threads of libraries imported later inherit that.
+    Call `children.read_order` before the imports: it may pin the process to CPUs, and library threads inherit the CPUs.
     """
     orders = children.read_order()
     from experiments.serving.services import SERVICES

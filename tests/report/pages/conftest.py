@@ -61,7 +61,7 @@ def edition_1(tmp_path_factory: pytest.TempPathFactory) -> Study:
 
 @pytest.fixture(scope="session")
 def edition_2(tmp_path_factory: pytest.TempPathFactory) -> Study:
-    """Second edition. The first edition's node is slower and a slow node is added, so claim N03 is supported."""
+    """Second edition. node-a is slower than in the first edition, and node-b is slow too, so claim N03 is supported."""
     rates = {"node-a": 4.0, "node-b": 3.0}
     return read_study(
         build_once(

@@ -19,8 +19,8 @@ from report.pages.glossary import read_glossary
 from tests.report.claim_mistakes import reported_line, write_yaml
 from tests.report.test_claim_files import CLAIM_FILES, copied_runs, read_claim
 
-# A clause marks the words in an article's text that state a claim, as in [This is so]{N01}. In each article, all claims
-# up to this number need a clause. If a later claim has no clause, the page lists the claim under the text.
+# A clause marks the words in an article's text that state a claim, as in [This is so]{N01}. For each article's letter:
+# the number of the last claim that needs a clause. If a later claim has no clause, the page lists it under the text.
 LAST_NEEDING_CLAUSE = {"N": 18, "G": 32, "W": 38}
 HOSTILE = "<b>@word</b> $x$ | y_z (a) `c` 1. \\ ''' ~s~"
 ARTICLE: dict[str, Any] = {
@@ -50,7 +50,8 @@ def test_clause_is_in_the_section_that_its_claim_names() -> None:
     claims = {read_claim(path)["id"]: read_claim(path) for path in CLAIM_FILES}
     for key, heading, name in clauses():
         assert claims[name]["article"] == key, name
-        # A claim may name several sections, add a scenario in parentheses, and shorten a long heading to its beginning.
+        # A claim's `section` may list several sections, add a scenario in parentheses, and give only the part of a
+        # heading before the colon.
         sections = [re.sub(r" \(.*\)$", "", section) for section in claims[name]["section"].split("; ")]
         assert {heading, heading.partition(":")[0]} & set(sections), (name, heading)
 

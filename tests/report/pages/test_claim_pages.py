@@ -1,4 +1,4 @@
-"""Claim pages: figures show the deciding cases, titles are true, texts are escaped, and tables are complete."""
+"""Claim pages: figures show the cases next to the threshold, titles are true, texts escaped, and tables complete."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ def test_claim_without_numbers_has_no_figure() -> None:
 
 
 def is_on_side(value: float, ends: Sequence[float], side: str) -> bool:
-    """Return True if `value` lies on this side of a threshold or range. ends: the threshold, or both range ends."""
+    """Return True if `value` lies on the given side of a threshold or range.
+
+    ends: the threshold, or both ends of the range.
+    """
     within = ends[0] <= value <= ends[-1]
     return {
         "above": value > ends[0],

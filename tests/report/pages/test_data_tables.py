@@ -86,7 +86,7 @@ def test_no_text_can_be_read_as_a_formula(data_and_site: tuple[Path, Path]) -> N
     assert set(odd["how"]) == {"'=1+1", "'-x", ""}
     for path in (out / "data").rglob("*.csv"):
         for text in pd.read_csv(path, dtype=str, keep_default_na=False).to_numpy().ravel():
-            # A minus may begin only a number, because spreadsheets treat any other text after a minus as a formula.
+            # Only numbers may begin with a minus, because spreadsheets treat other text after a minus as a formula.
             assert not text.startswith(("=", "+", "@", "\t")) and not re.match(r"-(?![\d.]+(e-?\d+)?$)", text)
 
 

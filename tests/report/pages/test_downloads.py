@@ -52,7 +52,7 @@ def test_rebuild_is_identical_and_keeps_earlier_editions(report: Path, edition_1
     before = folder_contents(report)
     times = [read_edition["generated_utc"] for read_edition in read_editions(report / site_paths.EDITIONS)]
     assert times == [edition_1.document["generated_utc"], edition_2.document["generated_utc"]]
-    # A rebuild may read the earlier editions from the site's own editions file instead of from their verdicts.
+    # A rebuild may read the earlier editions from the site's editions file instead of an earlier verdicts.json.
     write_downloads(report, edition_2.verdicts, edition_2.data, report / site_paths.EDITIONS)
     assert folder_contents(report) == before
 

@@ -48,7 +48,7 @@ def make_edition(**more: Any) -> dict[str, Any]:
 
 
 def make_later_edition(*edits: Edit, verdict: str = "challenged", **more: Any) -> dict[str, Any]:
-    """Return an edition with this verdict, which is later than the edition from `make_edition`.
+    """Return an edition that is later than the edition from `make_edition` and has this verdict on its claim.
 
     edits: functions that change the edition; each receives the claim, the claim's part and the whole edition.
     """
@@ -126,7 +126,7 @@ def test_unchanged_verdict_is_reported_only_if_estimate_or_rule_changed() -> Non
 
 @st.composite
 def editions(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw an edition with random edits, verdict and time. It has one or two claims; the first may have another id."""
+    """Draw an edition with random edits, verdict and time. It has W15 or N01 as its first claim, and perhaps W16."""
     edits = draw(st.lists(st.sampled_from([edit for edit, *_ in EDIT_CASES if edit is not drop_part]), max_size=5))
     moment = draw(st.sampled_from(["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"]))
     new = make_later_edition(

@@ -110,7 +110,7 @@ def test_missing_metric_is_listed_with_its_reason(synthetic: Factory) -> None:
         node.point("training", 1e-3, **shared)
         reason = "kernels are no multiple of the steps" if batch > 32 else "no kernels"
         node.point("training", 0.0, metric="kernel_time", status="failed", reason=reason, **shared)
-    # The exhibit does not list this point, because it has no value at all, and its own status says why.
+    # The exhibit does not list this point: the point has no value at all, and its status already says why.
     node.point("gemm", 0.0, status="oom", reason="out of memory", params={"m": 9, "n": 9, "k": 9})
     evidence = SimpleNamespace(data=nodes_dataset(synthetic, node), names={node.id: "the machine"})
     (exhibit,) = checks._lacking_exhibit(cast(Evidence, evidence))

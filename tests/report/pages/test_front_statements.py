@@ -36,7 +36,7 @@ def make_case(estimate: float, outcome: str, part: str = "", **labels: Any) -> d
 def make_claim(
     name: str, verdict: str, *cases: Mapping[str, Any], parts: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return a verdict that takes its estimate from its first case. parts: outcomes by part name."""
+    """Return a verdict with the estimate and interval of its first case. parts: outcomes by part name."""
     first = {key: cases[0][key] if cases else None for key in ("estimate", "low", "high")}
     shared = {"unit": "1", "threshold": 10.0, **first}
     parts_ = [{**shared, "name": part, "outcome": outcome} for part, outcome in (parts or {"": verdict}).items()]

@@ -1,4 +1,4 @@
-"""Numbers in headings: a heading prints no impossible number, and none that its interval does not support."""
+"""Numbers in headings: each number is possible, and the interval of the estimate supports it."""
 
 from __future__ import annotations
 

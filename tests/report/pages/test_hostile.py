@@ -58,7 +58,7 @@ class Hostile(SyntheticNode):
         record["software"].update(
             os=TEXTS["typst"], packages={TEXTS["link"]: TEXTS["mathematics"]}, blas=[{"library": TEXTS["override"]}]
         )
-        # A text in this list may have only one line and 4,000 characters.
+        # A text in `left_out` may have at most one line and 4,000 characters.
         record["left_out"] = [*(text for name, text in TEXTS.items() if name != "lines"), LONG[:4000]]
         record["study"]["commit"] = TEXTS["closing"]
         return record

@@ -30,8 +30,8 @@ OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true 
 # WIDTHS: screen widths in pixels at which the pages in KINDS are tested.
 # EVERY: screen widths in pixels at which all other pages are tested.
 WIDTHS, EVERY = (320, 360, 390, 768, 1280, 1920), (320, 768)
-# This script puts several texts into a field in turn, as Playwright's `fill` does, and reads the output after each. It
-# saves time, because it needs only one round trip to the browser.
+# This script sets a field to one text after another, as repeated calls to Playwright's `fill` would, and reads the
+# output after each text. It saves time, because it needs only one round trip to the browser.
 TYPE = """(field, [output, texts]) => texts.map((text) => {
   field.value = text;
   field.dispatchEvent(new Event("input", { bubbles: true }));
@@ -190,7 +190,7 @@ def test_impossible_thresholds_show_the_allowed_range(site: Path, visit: Visit, 
 
 
 def test_slider_agrees_with_python_on_every_claim(site: Path, published_study: Path, visit: Visit) -> None:
-    """The verdicts are equal at both ends of each slider, on both sides of each change, and at random thresholds."""
+    """Page and Python agree at both ends of each slider, on both sides of each change, and at random thresholds."""
     document = json.loads((published_study / "verdicts.json").read_text(encoding="utf-8"))
     rng = random.Random(1)
     compared = 0

@@ -60,7 +60,7 @@ def test_sole_measurer_and_one_machine_per_folder_are_shown() -> None:
     ).astype({"device": "category"})  # fmt: skip
     nodes = [{"id": node, "source": "results/nodes" if node == "h" else "data/nodes"} for node in "abcdefghij"]
     assert machine_selection.select_nodes(nodes, table) == ["a", "c", "f", "h", "j"]
-    # If machines come from many folders, as these ten do, no machine is selected to represent its folder.
+    # With more than six source folders (here ten), no machine is selected merely to represent its folder.
     apart = [{**node, "source": node["id"]} for node in nodes]
     assert machine_selection.select_nodes(apart, table) == ["a", "c", "f", "j"]
 

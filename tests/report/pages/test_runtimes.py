@@ -1,4 +1,4 @@
-"""The runtime ladder: the time per request on each rung, and its runtime. All measurements are synthetic."""
+"""The runtime ladder: the fastest runtime on each rung, and its time per request. All measurements are synthetic."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def rung_times(ladder_estimates: Estimates) -> dict[str, tuple[str, str, float]]
 
 
 def make_evidence(synthetic: Factory, *nodes: SyntheticNode, published: Sequence[str] = ()) -> Evidence:
-    """Return evidence for pages on these nodes. published: ids of the published nodes; others are the user's."""
+    """Return evidence for pages on these nodes. published: ids of published nodes; other nodes count as the user's."""
     dataset = nodes_dataset(synthetic, *nodes)
     records = [
         {**node.record(), "label": f"CPU {node.id}", "source": "data/nodes" if node.id in published else "here"}
@@ -60,7 +60,7 @@ def make_evidence(synthetic: Factory, *nodes: SyntheticNode, published: Sequence
 
 
 def single_view(synthetic: Factory, node: SyntheticNode) -> View:
-    """Return the `View`, which has the evidence from a single node, for a study with only this node."""
+    """Return the only `View` (the evidence from one node) in a study with one node."""
     (only_view,) = make_evidence(synthetic, node).views
     return only_view
 

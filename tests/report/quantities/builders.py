@@ -115,7 +115,7 @@ def add_gpu_request(
 ) -> None:  # fmt: skip
     """Add a request that a GPU computes.
 
-    parts: the GPU's own seconds for the copy to the GPU, for the computation and for the copy back.
+    parts: the seconds that the GPU reports for the copy to the GPU, for the computation and for the copy back.
     """
     shape = {name: more.pop(name, value) for name, value in SQUARE.items()}
     on_gpu = device != "cpu"
@@ -195,7 +195,10 @@ def add_run(
 
 
 def slowing_times(loss: float, each: float = 1.25, samples: int = 100, noise: float = 0.0) -> list[float]:
-    """Return a time for each sample. The rate falls by the fraction `loss` in all, in nine equal steps."""
+    """Return a time for each sample. The rate falls in nine equal steps, by the fraction `loss` altogether.
+
+    each: time before the first step. noise: standard deviation of the logarithm of a time.
+    """
     course = np.clip((np.arange(samples) // (samples // 10)) / 9, 0, 1)
     return list(each / (1 - loss * course) * np.exp(noise * np.random.default_rng(7).standard_normal(samples)))
 
@@ -237,7 +240,10 @@ TASKS = {"digits-mlp", "digits-cnn", "mnist-resnet", "table-net", "text-classifi
 
 
 def all_jobs_node(synthetic: Factory) -> SyntheticNode:
-    """Return a node with known training rates and all jobs. One job runs in two number formats, one in scikit-learn."""
+    """Return a node with known training rates and all jobs.
+
+    The job bytes-gpt runs in two number formats, and the job table-boosting runs in scikit-learn.
+    """
     node = synthetic("node-a")
     for model, rate in (("gpt", 200), ("cnn", 100)):
         add_training(node, rate, model=model, dtype="bfloat16")

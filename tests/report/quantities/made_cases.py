@@ -24,8 +24,8 @@ class Case:
 
     estimate: value in the only row, or values by the labels `by`, or None if no row is expected.
     width: type of the interval: open, exact or unknown, or `any` if it may be open or exact.
-    low, high: ends of the interval, which replace `width`. If only one end is given, the other end must be nan.
-    labels: all labels in the only row.
+    low, high: ends of the interval; `width` is then ignored. If only one end is given, the other end must be nan.
+    labels: all labels that the estimate must have, with their values.
     sources: experiments whose rows the estimates use, by default those that the quantity declares.
     """
 

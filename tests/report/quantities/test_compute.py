@@ -163,8 +163,8 @@ def ladder_node(synthetic: Factory) -> SyntheticNode:
         add_rate(100 * gain, steps=40 * gain, backend="torch", threads=threads)
         add_rate(240 * gain, steps=60 * gain, backend="onednn", threads=threads)
         add_rate(480 * gain, backend="onednn", threads=threads, dtype="bfloat16")
-    add_rate(500, backend="blis")  # This is the fastest on one core, but not measured on all cores.
-    add_rate(3000, **ONE_GPU)  # The launch takes two thirds of this time. The graph below avoids the launch.
+    add_rate(500, backend="blis")  # This product is the fastest on one core, but has no rate on all cores.
+    add_rate(3000, **ONE_GPU)  # The launch takes two thirds of the time. The graph in the next line avoids it.
     add_rate(9000, metric="graph_time", **ONE_GPU)
     add_rate(90000, dtype="bfloat16", **ONE_GPU)
     # No rung on the ladder uses these points, because they do not have the ladder's shape, batch or model.
@@ -315,7 +315,7 @@ test_parallelism = case_test(
     # 32,768 threads reach 65.5% of the best rate and 65,536 threads reach all of it, so 90% lies between these counts.
     case("parallelism.threads_for_90_percent", 32768 * 2 ** (np.log(0.9 / 0.65536) / np.log(1 / 0.65536)), low=32768,
          high=65536, rel=0.02),
-    # Linearity is relative to one thread, and is computed only up to FULL / 2.
+    # Linearity is the rate per thread divided by the rate of one thread. It is computed only up to FULL / 2 threads.
     case("parallelism.linearity", dict.fromkeys(COUNTS[1:5], 1.0), by="in_flight", rel=0.01),
     case("parallelism.divergence_cost", {8: 7, 32: 24}, by="paths", device="gpu", rel=0.01),
     case("parallelism.divergence_cost", 20, device="cpu", paths=32, detail="llvm-scalar", rel=0.01),
@@ -340,8 +340,8 @@ def test_bracket_around_90_percent(
 
 
 def test_contending_threads_are_not_linear(synthetic: Factory) -> None:
-    # At the rate of one thread alone, about 1,950 threads would reach the best rate. Linearity is computed up to half
-    # that number, so for 32 threads, but not for 1,024.
+    # If each thread kept the rate of one thread alone, about 1,950 threads would reach the best rate. Linearity is
+    # computed up to half that number: here for 32 threads, but not for 1,024.
     case("parallelism.linearity", 32**-0.3, rel=0.02).check(evidence(synthetic, chip_node(synthetic, power=0.7)))
 
 

@@ -150,8 +150,8 @@ def test_noisy_machine_does_not_widen_a_quiet_machines_interval(synthetic: Facto
     assert alone == [both.filter(node="node-a").rows("low", "high")] and len(both) > len(alone[0]) > 0
 
 
-# For each name: arguments for the curve of the fourth model, and the expected estimate, lower end of its interval and
-# detail. If the lower end is None, any value below the estimate is right.
+# For each name: arguments for the curve of the fourth model, and then the expected estimate, the lower end of its
+# interval, and the text in its column `detail`. If the lower end is None, any value below the estimate is right.
 FOURTH: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
     "agrees": ({}, (1, 1, "4 models")),
     "differs": ({"agrees": DIFFER}, (0.75, 0.75, "4 models, differing: tabular")),

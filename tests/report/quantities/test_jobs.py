@@ -52,7 +52,7 @@ def sustained_node(synthetic: Factory) -> SyntheticNode:
         clock_mhz=lambda _, i: 1980.0 if i < 18 else 1500.0,
         temperature_c=lambda _, i: 40.0 + i, power_w=lambda number, i: 600.0 + number if i >= 18 else 100.0,
     )  # fmt: skip
-    # The first readings of `one_block` are low, because the counter also averages over the time before the run.
+    # The first utilisations of `one_block` are low, as when the driver averages also over the time before the run.
     low: dict[str, Any] = {"seconds": [1.0] * 10, "rounds": 3, "extent": 64, "flop": 1e9}
     add_run(node, "one_block", utilisation=lambda _, i: 0.3 if i < 5 else 1.0, **low)
     add_run(node, "differs", utilisation=lambda number, _: 0.5 + 0.02 * number, **low)
@@ -246,7 +246,10 @@ def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
 
 
 def test_run_flop_match_publications_and_are_spaced(dataset_of: DatasetOf) -> None:
-    """Each run needs over twice as many FLOP as the run two before it, so doubling the rate adds at most two runs."""
+    """Each run needs over twice as many FLOP as the run two places before it.
+
+    Hence a machine that is twice as fast finishes at most two more of these runs in the same time.
+    """
     flop = {run.name: total_flop(run, dataset_of(published_run_nodes)) for run in RUNS}
     assert {name: flop[name] for name in FLOP} == pytest.approx(FLOP, rel=0.02)
     totals = list(flop.values())
@@ -310,7 +313,7 @@ test_prices = case_test(
     case("price.cpu_over_gpu_per_request", None, service="slow"),
     case("price.cpu_over_gpu_per_request", CORE * 2 / T4, service="unsure", requests_per_s=5, width="unknown"),
     case("price.speedup_over_price_ratio", 90 * 4 * CORE / HIRED, precision="best", rel=0.01),
-    # With less traffic, serving takes longer to use as many GPU hours as training did.
+    # The less traffic there is, the more days pass until serving has used as many GPU hours as training did.
     case("serving.break_even_days", {_TOKENS / share: _DAYS * share for share in (1, 10, 100)}, by="traffic",
          width="any", sources=()),
 )  # fmt: skip
@@ -382,7 +385,7 @@ def test_servers_power_and_cost_follow_from_the_server_rate(
     dataset_of: DatasetOf, kind: str, machine: str, cores: float
 ) -> None:
     data = dataset_of(cluster_node)
-    # Servers with a price have other core counts than servers with a known rate, so `cores` scales the rate.
+    # A server with a price has `cores` times as many cores as the server with a known rate, so the rate is multiplied.
     servers = {days: WORK / (RATES[kind] * cores * days * DAY) for days in (54, 90)}
     cost = servers[54] * 54 * 24 * figure_value(f"aws-{machine}.48xlarge.usd_per_hour")
     gpu = figure_value("llama31-405b.gpu_hours") * figure_value("aws-p5.48xlarge.usd_per_hour") / 8

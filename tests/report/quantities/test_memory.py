@@ -68,7 +68,7 @@ test_memory = case_test(
 @pytest.mark.parametrize(
     ("rates", "spread", "ends"),
     [
-        # A size can be the lower end only if its rate is surely below half the best rate.
+        # The interval can begin only at a size whose rate is surely below half the best rate.
         ({65536: 1e9, MIB: 4.9e9, 4 * MIB: 5.1e9, 16 * MIB: 10e9}, 0.05, [(65536, 16 * MIB)]),
         ({MIB: 4.9e9, 4 * MIB: 5.1e9, 16 * MIB: 10e9}, 0.05, [(NAN, 16 * MIB)]),
         ({MIB: 8e9, 16 * MIB: 1e9}, 0, []),
@@ -92,7 +92,7 @@ def test_measured_peaks_correct_the_memory_model(synthetic: Factory, measured: b
     node = synthetic("node-a")
     for model, parameters in PARAMETERS.items():
         add_counts(node, model, 3, parameters=parameters, activation_bytes=ACTIVATION)
-    # Each factor is the measured peak relative to the modelled peak. The peak for `mlp` is too small to be used.
+    # The factor `over` is the measured peak divided by the modelled peak. The peak for `mlp` is too small to be used.
     for model, over, batch in (("gpt2", 0.9, 1), ("gpt2", 1.1, 2), ("gpt2", 1.2, 4), ("mlp", 3.0, 1)) * measured:
         add_peak_memory(node, model, batch, over * (16 * PARAMETERS[model] + ACTIVATION * batch), spread=1e-4)
     rows = select_rows("ladder.training_memory_bytes", evidence(synthetic, node))
@@ -162,8 +162,9 @@ test_roofline = case_test(
 @pytest.mark.parametrize(
     ("balance", "expected"),
     [
-        # The interval begins at the share's lower end for the last limit that is surely below the balance. It ends at
-        # the share's upper end for the first limit that is surely above the balance.
+        # There is a share, with an interval, for each intensity limit. The result's interval begins where the share's
+        # interval begins at the last limit that is surely below the balance. It ends where the share's interval ends at
+        # the first limit that is surely above the balance.
         ((6.0, 3.0, 12.0), (0.5 + 0.2 * np.log(1.5) / np.log(2), 0.35, 0.8)),
         ((4.0, 4.0, 8.0), (0.5, 0.45, 0.75)),
         ((1.0, 0.5, 2.0), (0.2, 0.0, 0.45)),
@@ -248,7 +249,10 @@ def add_chain(
     node: SyntheticNode, seconds: float, kernel: str = "chain", kind: str = "random", footprint: int = 4,
     count: int = 1, device: str = "cpu", spread: float = 1e-4,
 ) -> SyntheticNode:  # fmt: skip
-    """Add the time per step in one chain of dependent steps, or in `count` chains at once, which fill the device."""
+    """Add the time per step in one chain of dependent steps.
+
+    If `count` is above 1, this many chains run at once and fill the device.
+    """
     params = {"kernel": kernel, "chains": "one" if count == 1 else "full", "footprint": footprint, "data": kind}
     about: dict[str, Any] = {"params": params, "dtype": "", "device": device, "threads": count}
     node.point("sequential", seconds, metric="step_time", spread=spread, **about)
@@ -323,7 +327,7 @@ def requests_node(synthetic: Factory) -> SyntheticNode:
     add_cpu_request(node, 10e-3)
     add_cpu_request(node, 8e-3, backend="onednn")
     add_cpu_request(node, 5e-3, threads=2)
-    # Products from the experiment `gemm` also count as requests on a CPU, but not the int8 product, which ran on a GPU.
+    # Products from the experiment `gemm` count as requests if they ran on a CPU. The int8 product ran on a GPU.
     product: dict[str, Any] = {"params": {"m": 500, "n": 500, "k": 500}, "spread": 1e-4, "backend": "numpy"}
     node.point("gemm", 4e-3, **product)
     node.point("gemm", 1e-6, dtype="int8", **ONE_GPU, **product)
