@@ -49,7 +49,7 @@ def main() -> None:
     if can_start():
         return
     patience = {**os.environ, "PLAYWRIGHT_DOWNLOAD_CONNECTION_TIMEOUT": CONNECT_MS}
-    # `session` also ends the processes that the download has started.
+    # `child_processes.session` also ends the processes that the download has started.
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with child_processes.session(ORDER, env=patience, **silent) as process, suppress(subprocess.TimeoutExpired):
         process.wait(WHOLE_S)

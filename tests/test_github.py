@@ -74,7 +74,7 @@ def test_packs_are_checked_by_target_branch_without_write_permission(node: dict[
 
 
 def run_check(node: dict[str, Any], folder: Path, *names: str) -> tuple[int, list[list[str]], str]:
-    """Run the checking step on packs with these names; return its exit code, commands and summary page."""
+    """Run the checking step on incoming files with these names; return its exit code, commands and summary page."""
     (script,) = [step["run"] for step in workflow_steps(node) if step.get("name") == "Check"]
     incoming, summary, tools = folder / "handed-in" / "data" / "incoming", folder / "summary", folder / "bin"
     for path in (incoming, tools):

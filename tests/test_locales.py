@@ -52,7 +52,7 @@ def run_module(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str
 
 
 def test_files_get_their_given_names(tmp_path: Path) -> None:
-    """Libraries that take paths as UTF-8 once wrote to other files without an error."""
+    """Libraries that take paths as UTF-8 once wrote to files with other names, without an error."""
     # Marked as measured, since the commands refuse synthetic data.
     Factory(tmp_path / "größe")("node-a", origin="measured").gemm(27.9).write()
     gathered = run_module("report", "gather", "--nodes", "größe", "--out", "データ", cwd=tmp_path)

@@ -32,8 +32,9 @@ class Quantity:
     ceiling: largest possible value. A case whose whole interval lies above it decides nothing, because a measurement
     was disturbed.
     formulas: formulas behind the quantity's `DerivedEstimates`.
-    checked: for a derived quantity, the quantity that compares its model to measurements, or ARITHMETIC if it only
-    combines figures. If nothing checks it, `checked` is '', and the quantity cannot decide a claim alone.
+    checked: for a derived quantity, the name of another quantity that compares the model behind it to measurements, or
+    ARITHMETIC if the derived quantity only combines figures. If `checked` is '' because nothing checks the derived
+    quantity, it cannot decide a claim alone.
     reads: experiments whose data the quantity uses if they are present.
     """
 
@@ -55,9 +56,9 @@ class Quantity:
         return self.tier != "derived" or bool(self.checked)
 
     def estimates(self, data: Dataset) -> Estimates:
-        """Compute the estimates. Raises MissingSourceError.
+        """Compute the estimates. Raises MissingSourceError for a published figure that is missing or not verified.
 
-        If an interval lies entirely above the ceiling, its bounds and standard error become unknown.
+        If an estimate's whole interval lies above the ceiling, its bounds and standard error become unknown.
         """
         estimates = self.compute(data)
         if self.ceiling is None:
@@ -144,7 +145,7 @@ def summary_quantity(
     by: tuple[str, ...] = (),
     points: Callable[[Dataset, str], Estimates] | None = None,
 ) -> Compute:
-    """Register an experiment's metric as a quantity, which `how` describes.
+    """Register an experiment's metric as the quantity `name`, with the docstring `how`.
 
     experiment, metric: by default, the two parts of the quantity's name.
     by: labels to keep; by default, all labels stay.

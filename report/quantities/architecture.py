@@ -17,7 +17,7 @@ from report.quantities.training import speedup
 WIDTHS = {"median": "median_width", "widest": "width"}
 # Metrics by the label `counted`. The first counts a sum as one operator, the second as a tree of additions.
 LEVELS = {"operators": "levels", "operators, sums as trees": "span"}
-# RECURRENT: prefix for the LSTMs' names. TRANSFORMER: the transformer with multiply-adds per byte closest to the
+# RECURRENT: prefix for the LSTMs' names. TRANSFORMER: the transformer whose multiply-adds per byte are closest to the
 # LSTM's.
 RECURRENT, TRANSFORMER = "lstm-", "gpt-1m"
 # Two training steps are comparable if their operation counts differ by at most this factor.
@@ -34,7 +34,10 @@ def counted_metric(data: Dataset, metric: str) -> Estimates:
 
 
 def labelled_counts(data: Dataset, label: str, metrics: Mapping[str, str]) -> Estimates:
-    """Join several counted properties in one table, in which the label `label` names the property."""
+    """Join several counted properties in one table.
+
+    label: name for the label that tells the properties apart. metrics: metric for each value of that label.
+    """
     return concat_estimates([counted_metric(data, metric).label(**{label: name}) for name, metric in metrics.items()])
 
 
@@ -54,9 +57,9 @@ def parallel_width(data: Dataset) -> Estimates:
 def dependent_levels(data: Dataset) -> Estimates:
     """Levels in a model's forward pass that must run one after another.
 
-    An operator waits for all its operands, so the longest operator chain sets the number of levels. counted:
-    `operators` counts one level for each operator in the chain; `operators, sums as trees` computes each sum over k
-    terms as a tree, which adds log2(k) levels and is the least depth possible. The operators are PyTorch's, with
+    An operator waits for all its operands, so the longest operator chain sets the number of levels. counted: in
+    `operators`, each operator in the chain counts as one level; in `operators, sums as trees`, each sum over k terms is
+    computed as a tree, which adds log2(k) levels and has the least depth possible. The operators are PyTorch's, with
     recurrences unrolled step by step. Operators that only move data do not count.
     """
     return labelled_counts(data, "counted", LEVELS)
@@ -67,7 +70,7 @@ def flop_per_parameter_token(data: Dataset) -> Estimates:
     """FLOP in a sample's products, divided by model parameters and by tokens per sample.
 
     of: `training` counts the FLOP in a training step, and `inference` those in a forward pass. Parameters include
-    embeddings, which are looked up and not multiplied. Attention adds FLOP that grow with the length.
+    embeddings, which are looked up and not multiplied. Attention adds FLOP that grow with the tokens per sample.
     """
     operations = labelled_counts(data, "of", {"training": "step_flop", "inference": "forward_flop"})
     return operations / counted_metric(data, "parameters") / counted_metric(data, "length")

@@ -90,8 +90,9 @@ def break_even_days(data: Dataset) -> DerivedEstimates:
 
     The GPU hours to train DeepSeek-V3 are divided by the GPU hours to serve it for a day. Both use the same GPU model,
     so no efficiency needs to be assumed. traffic: tokens read and written per day, as documented, or a tenth or a
-    hundredth of that number, as if the GPU count scaled with the traffic. Only V3's final training run counts. The
-    sensitivity table varies a factor for earlier attempts and for R1, a model that the same service serves.
+    hundredth of that number, as if the GPU count scaled with the traffic. The GPU hours to train count V3's final run
+    only. To add earlier attempts and R1, a model that the same service serves, the sensitivity table multiplies these
+    hours by a factor.
     """
     names = [f"{_SERVED}.serving_{name}_tokens_per_day" for name in ("input", "output")]
     tokens = sum(data.figure(name) for name in names)

@@ -27,7 +27,7 @@ from report.quantities.train_hours import DAYS, LARGE, RUNS, total_flop
 from report.quantities.whole_runs import CHECK
 
 LARGEST = "llama31-405b"
-# Days in which the run must finish: first the third article's figure, then the figure in the claim on feasibility.
+# Days in which the run must finish: first as in the third article that the study checks, then as in claim N13.
 SPANS = (54, DAYS)
 GPU_MACHINE, OTHER_GPU_MACHINE = "aws-p5.48xlarge", "lambda-8x-h100-sxm"
 _EIGHT = "mlperf-training-3.1.8xh100.bert_sequences_per_s"
@@ -146,7 +146,10 @@ def servers_for_90_days(data: Dataset) -> DerivedEstimates:
 
 
 def run_requirements(data: Dataset, kinds: Sequence[Server]) -> list[tuple[str, str, DerivedEstimates]]:
-    """Compute the figures that claims state for the largest run on each server kind: servers, days, power and cost."""
+    """Compute the servers, days, power and cost that the largest run takes on each server kind.
+
+    Return a tuple (name, unit, estimates) for each result.
+    """
     gpus = data.figure(f"{LARGEST}.gpus")
     return [
         *((f"servers for {days} days", "servers", derive(_server_counts(data, kinds, days))) for days in SPANS),
@@ -183,7 +186,7 @@ def cost_ratio(data: Dataset) -> DerivedEstimates:
     The label `evidence` has the same meaning as in `ladder.servers_for_90_days`, here for servers that have a price.
     The documented evidence gives two cases, which the label `by` tells apart: one uses the operations for BERT large,
     the other the time that the same job took on those servers, relative to a machine with eight GPUs. Prices are one
-    seller's, on demand, per hour; place and date stand beside them.
+    seller's, on demand, per hour; their descriptions give place and date.
     """
     price, other_price = f"{GPU_MACHINE}.usd_per_hour", f"{OTHER_GPU_MACHINE}.usd_per_hour"
     gpu = price_per_hour(data, price, [other_price], f"; beside it {OTHER_GPU_MACHINE}")

@@ -11,7 +11,7 @@ The interval for a tuned batch does not include the uncertainty of that choice.
 
 Batches are compared at equal epochs (passes over the images), where a larger batch gets fewer weight updates, and at
 equal updates, where it sees more images. Shallue et al. 2019, "Measuring the effects of data parallelism on neural
-network training", show how the answer depends on that choice.
+network training", show how conclusions about batch sizes depend on that choice.
 """
 
 from __future__ import annotations

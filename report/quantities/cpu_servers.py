@@ -62,7 +62,8 @@ class Rate:
     symbols: Symbols
 
 
-# PRICED_RATES: formulas for servers that have a price. OWN_RATES: formulas to count servers, which needs no price.
+# Formulas for one server's rate, by evidence. PRICED_RATES: for a server that has a price, and as many cores as the
+# machine to hire. OWN_RATES: for a server without a price, with SERVER_CORES cores or as in MLPerf's cluster.
 PRICED_RATES = {
     "measured": Rate("R / t * x * v * s", {**_CORE_SYMBOLS, **SIZE, **_KEPT}),
     "documented": Rate("Q / m * w * B * L / c * x * v", {**BERT_SYMBOLS, **CORES, **SIZE}),
@@ -79,8 +80,8 @@ OWN_RATES = {
 class Server:
     """A server kind.
 
-    labels: labels for its estimates. evidence: evidence for its rate. inputs: inputs for its rate. price: hourly price,
-    or None.
+    labels: labels for its estimates. evidence: key for its rate's formula in PRICED_RATES or OWN_RATES. inputs: inputs
+    for that formula. price: hourly price, or None.
     """
 
     labels: Mapping[str, Any]
@@ -176,10 +177,11 @@ def measured_servers(data: Dataset, priced: bool) -> Iterator[Server]:
 
 
 def documented_servers(data: Dataset, priced: bool) -> Iterator[Server]:
-    """Yield the kind of server in MLPerf's cluster twice, with two speeds.
+    """Yield two servers like those in MLPerf's cluster, which differ only in their rate.
 
-    The first speed follows from the cluster's time to train BERT, the second from the server's rated FLOP/s. Raises
-    MissingSourceError if a published figure is missing.
+    The first server's rate follows from the cluster's speed in training BERT, the second's from the rated FLOP/s.
+    priced: if True, both are as large as the machine to hire for Intel CPUs. Raises MissingSourceError if a published
+    figure is missing.
     """
     size: dict[str, Input] = {}
     price, server = None, "two Xeon Platinum 8480+ with AMX"

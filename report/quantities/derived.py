@@ -15,7 +15,7 @@ _MODEL = "llama31-405b"
 
 # Reason for six FLOP per parameter and token in training.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
-# Decorator for quantities that only combine figures, so that no measurement needs to check them.
+# Decorator for quantities that only combine figures, which is arithmetic that no measurement needs to check.
 arithmetic_quantity = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 
@@ -45,7 +45,7 @@ def days_from_gpu_hours(data: Dataset) -> DerivedEstimates:
 
     This is a lower bound on calendar time, because all GPUs are taken to be always busy.
     """
-    # Part of the run used half as many GPUs, according to the paper.
+    # According to the paper, part of the run used only half the GPUs.
     gpus = data.figure(f"{_MODEL}.gpus")
     inputs = {
         "G": documented_input(data, f"{_MODEL}.gpu_hours"),

@@ -1,4 +1,4 @@
-"""Equivalence: models that train with the same losses on another device or library as in default PyTorch on the CPU."""
+"""Equivalence: models whose losses on another device or library agree with default PyTorch on the CPU."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def model_outcomes(data: Dataset) -> pd.DataFrame:
     rows = samples[(samples["experiment"] == "equivalence") & ~samples["status"].isin(_NOT_TRIED)]
     itself = (rows["device"] == "cpu") & (rows["dtype"] == "float32") & (rows["backend"] == "torch")
     # For a point with status `ok`, keep only the row with the metric `agrees_share`. A point with any other status does
-    # not agree, so keep its row whatever the metric: a model with status `wrong` ran, and has values too.
+    # not agree, so keep any one of its rows.
     counts = ~itself & ((rows["status"] != "ok") | (rows["metric"] == "agrees_share"))
     rows = rows[counts].drop_duplicates([*POINT, "round"])
     rows = rows.assign(
@@ -47,7 +47,7 @@ def model_outcomes(data: Dataset) -> pd.DataFrame:
 def _agreement_shares(data: Dataset, kind: str) -> Estimates:
     """Compute the share of models that agree, by device, format and library; the interval is over rounds.
 
-    If a device does not support a format or library, there is no estimate for the two.
+    A device has no estimate for a format or library that it does not support.
     """
     rows_by_group: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
     rows, shares = [], []

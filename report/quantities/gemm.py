@@ -27,7 +27,7 @@ def with_best(rates: Estimates) -> Estimates:
     """Add each library's best rate over all shapes, and the best rate over all libraries and shapes.
 
     The added rows have the value `best` in the label `shape`, and the best over all libraries also in the label
-    `backend`. A claim's scope has to request these values.
+    `backend`. A claim that uses the added rows has to name these values in its scope.
     """
     rates = with_shape(rates)
     per_library = rates.best_per_group([*_POINT, "backend"], detail=["backend", "shape"]).label(shape="best")
@@ -51,7 +51,7 @@ def _join_metrics(per_metric: Sequence[Estimates]) -> Estimates:
 def core_clock(data: Dataset) -> Estimates:
     """Return one core's clock in Hz, by node.
 
-    It comes from the fastest chain of operations, because slower chains were disturbed.
+    The fastest chain of operations gives the clock, because slower chains were disturbed.
     """
     return data.summary("clock", metric="clock").filter(device="cpu").best_per_group(["node"])
 

@@ -90,9 +90,9 @@ def tokens_per_s(data: Dataset) -> Estimates:
 def bandwidth_share(data: Dataset) -> Estimates:
     """Bytes that a call has to move (weights and cache, once each), divided by its time and by the measured bandwidth.
 
-    The measured bandwidth comes from STREAM's fastest pass with as many threads. Models that might fit into caches
-    (fewer bytes than four times the last-level cache) are left out. The result may exceed 1, because a call mostly
-    reads, and STREAM also writes.
+    The measured bandwidth comes from STREAM's fastest pass with as many threads as the call. Models that might fit into
+    caches (fewer bytes than four times the last-level cache) are left out. The result may exceed 1, because a call
+    mostly reads, and STREAM also writes.
     """
     rates, moved = (data.summary("generation", value=value) for value in ("bytes_per_s", "bytes"))
     return with_parameters(data, share_of_bandwidth(data, rates, moved))
@@ -129,7 +129,7 @@ def runtime_ladder(data: Dataset) -> Estimates:
     float32; any runtime in any floating-point format; and any runtime and format, int8 included. runtime, dtype: the
     fastest backend and format on that rung. place: the rung's number, from the bottom. A rung that adds no measured
     point to the lower rungs is left out, except for the last rung, which shows the fastest point of all. A request has
-    no rungs if it was not answered by default PyTorch, or by default PyTorch alone.
+    rungs only if it was measured in default PyTorch in float32, and also with another backend or format.
     """
     times = request_times(data)
     added, by = _rungs_with_points(times), ["backend", "dtype"]

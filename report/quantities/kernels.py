@@ -23,7 +23,7 @@ from report.quantities import memory
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-# Fewest kernels to fit the numbers to, and also fewest kernels to judge the fit by.
+# Fewest kernels to which a prediction is fitted, and also fewest kernels on which the fit is judged.
 LEAST = 6
 PLACE = ["node", "device", "threads"]
 # Backends that are plain loops. They are left out, because they show a language's cost, not a device's limits.
@@ -35,10 +35,11 @@ _KERNELS = ("gemm", "bandwidth", "offload", "roofline")
 class Kernels:
     """Kernels on one node, device and thread count, in one round.
 
-    keys, work: key and kind per kernel.
+    keys: key per kernel.
+    work: kind per kernel, which is its phase, or its experiment if it has no phase.
     judged: True for the kernels to judge the fit by, False for the kernels to fit.
-    flop, bytes: work per kernel and operator kind, with shape (kernels, operator kinds). All other arrays have shape
-    (kernels,).
+    flop, bytes: FLOP and bytes per kernel and operator kind, with shape (kernels, operator kinds). All other arrays
+    have shape (kernels,).
     launches: launch count per kernel.
     cached: share of a kernel's bytes that the last-level cache holds.
     peak: highest FLOP/s in the kernel's format.
@@ -200,7 +201,8 @@ def _step_metrics(data: Dataset) -> pd.DataFrame:
 def _split_by_intensity(table: pd.DataFrame, steps: pd.DataFrame) -> list[Floats]:
     """Split each model step's FLOP and bytes by operator intensity, as the step recorded them.
 
-    A kernel that is no model step counts as one operator.
+    Return FLOP and bytes as two arrays with shape (points, operator kinds), where each kind is an intensity range. A
+    kernel that is no model step counts as one operator.
     """
     texts = {name.split(".", 1)[1].removesuffix("_share") for name in steps.columns if "_below." in name}
     by_measure = []

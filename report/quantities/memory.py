@@ -27,7 +27,7 @@ _transfer_quantity = partial(quantity, device="gpu")
 
 
 def last_level_cache(data: Dataset, node: str, device: str) -> float:
-    """Return bytes in a device's largest cache level, summed over all instances."""
+    """Return the bytes in a device's largest cache level, summed over all caches at that level."""
     record = data.record(node)
     if device != "cpu":
         return float(gpu_cache_bytes(next((entry for entry in record["devices"] if entry["id"] == device), {})))
@@ -40,8 +40,8 @@ def last_level_cache(data: Dataset, node: str, device: str) -> float:
 def footprint_rates(data: Dataset) -> Estimates:
     """Bytes per second, counted as in STREAM, at every footprint.
 
-    If the footprint fits into a cache, this is the cache's bandwidth, or else the memory's. Passes that take a GPU less
-    than 50 microseconds are timed in a graph, to exclude launches by the host.
+    The result is a cache's bandwidth if the footprint fits into that cache, and the memory's bandwidth if it fits into
+    none. Passes that take a GPU less than 50 microseconds are timed in a graph, to exclude launches by the host.
     """
     return data.device_summary("bandwidth", "bytes_per_s")
 
@@ -61,7 +61,7 @@ def bandwidth_rate(data: Dataset) -> Estimates:
 
 
 def share_of_bandwidth(data: Dataset, rates: Estimates, moved: Estimates) -> Estimates:
-    """Divide rates by the bandwidth measured in STREAM's fastest pass with as many threads.
+    """Divide rates by the bandwidth measured in STREAM's fastest pass with the same thread count.
 
     rates: bytes per second at each point. moved: bytes per call at the same points, in the same order. Points that
     might fit into caches (fewer bytes than CACHE_MULTIPLE times the last-level cache) are left out.

@@ -79,8 +79,9 @@ def transfer_times(data: Dataset) -> Estimates:
 def host_rates(data: Dataset) -> Estimates:
     """Return requests per second on a CPU alone, with the fastest library for each request; `detail` names the library.
 
-    baseline: `core` is one thread. `node` is the fastest thread count, for requests that were measured with all threads
-    too. Products from the experiment `gemm` count as requests, because they start and end in host memory.
+    baseline: `core` is one thread. `node` is the fastest thread count, and covers only requests that were also
+    measured with all threads. Products from the experiment `gemm` count as requests, because they start and end in host
+    memory.
     """
     products = _with_size(data.summary("gemm").filter(device="cpu", dtype=list(_ITEMSIZE)).label(op="gemm", uses=1))
     labels = ["node", *WORK]
@@ -178,9 +179,9 @@ def speedup_over_100_cores(data: Dataset) -> Estimates:
 def crossover(data: Dataset) -> Estimates:
     """Smallest request size from which the GPU is faster than the CPU, in bytes transferred both ways.
 
-    low: the last size at which the CPU is surely faster. high: the first size at which the GPU is surely faster. The
-    estimate is interpolated from the ratio between their times. If there is no crossover, there is no estimate, and
-    `detail` names the faster side.
+    low: the last size at which the whole interval shows that the CPU is faster. high: the first size at which it shows
+    that the GPU is. The interval is that of the ratio between their times, from which the estimate is interpolated. If
+    there is no crossover, there is no estimate, and `detail` names the faster side.
     """
     gains = speedup(data).drop_labels("m", "n", "k")
     even = gains.label(estimate=1.0, low=1.0, high=1.0, se=0.0, df=np.inf)
@@ -188,6 +189,6 @@ def crossover(data: Dataset) -> Estimates:
     points = crossings(sides, {"over": "side", "of": "the GPU", "to": "the CPU", "along": "size"}).estimates
     series = [name for name in points.labels if name != "side"]
     by_size = dict(zip(gains.rows(*series, "size"), gains["estimate"], strict=True))
-    # A crossing is unknown if the CPU is faster at its upper end, because the GPU is then not faster from there on.
+    # If the CPU is faster at the size `high`, the crossover is unknown, because the GPU loses its lead at that size.
     behind = [by_size.get(place, np.nan) < 1 for place in points.rows(*series, "high")]
     return points.drop_labels("side").set_unknown(behind, "estimate", "low", "high")

@@ -27,8 +27,8 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
     """Fewest threads in flight with which the chains reach nine tenths of their best rate.
 
     high: the first measured thread count at which the rate's whole interval lies at or above nine tenths of the best.
-    low: the last thread count before it at which the whole interval lies below; unknown if there is none. The estimate
-    is interpolated between two thread counts, on logarithms.
+    low: the largest thread count below `high` at which the whole interval lies below nine tenths of the best; unknown
+    if there is none. The estimate is interpolated between two thread counts, on logarithms.
     """
     rows = []
     for place, rates in throughput(data).sort_by("in_flight").groups(*_PLACE):
@@ -60,8 +60,8 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 def linearity(data: Dataset) -> Estimates:
     """Rate per thread, relative to that with the fewest threads measured: 1 if throughput is proportional to threads.
 
-    The thread counts end at half the threads that would reach the best rate if each thread kept its initial rate. With
-    more threads, the threads on one scheduler begin to wait for each other.
+    If each thread kept the rate that it has with the fewest threads, some thread count would give the best rate. Cases
+    have at most half that count; with more threads, the threads on one scheduler begin to wait for each other.
     """
     parts = []
     for _, rates in throughput(data).sort_by("in_flight").groups(*_PLACE):
@@ -77,7 +77,7 @@ def linearity(data: Dataset) -> Estimates:
 def path_time(data: Dataset) -> Estimates:
     """Time for a group of 32 threads or elements that take several code paths, with the same work on each path.
 
-    The fastest method sets the time. On a CPU, the methods are vectors, and one element at a time.
+    The fastest method sets the time. A CPU has two methods: with vectors, and element by element.
     """
     times = data.summary("parallelism").filter(kernel="paths")
     groups = times.numbers("estimate").groupby([times[name] for name in (*_PLACE, "paths")])

@@ -43,17 +43,17 @@ NUMBERS = ("peak", "bandwidth", "launch", "cache")
 TOLERATED = 0.25
 # Lower and upper bounds for the logarithms of NUMBERS.
 _BOUNDS = np.array([[-7.0, -7.0, -23.0, 0.0], [1.0, 1.0, 0.0, 5.0]])
-# Sharpness and stopping tolerance: _SEARCH for the search, _END for the final fit. The loss has a kink where arithmetic
-# time equals memory time, at which the optimiser may stop. The search smooths the kink by a finite sharpness.
+# Sharpness (see `_log_errors`) and stopping tolerance: _SEARCH for the search, _END for the final fit. Where arithmetic
+# time equals memory time, the loss has a kink at which the optimiser may stop; a finite sharpness smooths the kink.
 _SEARCH, _END = (16.0, 1e-6), (math.inf, 1e-12)
 
 
 def fit_model(rounds: Sequence[Kernels], numbers: int, ceilings: str) -> list[dict[str, float]]:
     """Fit a model with the first `numbers` of NUMBERS to each round. With ceilings as measured, nothing is fitted.
 
-    The fit uses least squares on logarithms with Cauchy's loss, in which errors beyond TOLERATED count less. Such
-    errors matter little, because the median error judges the model. From several starts, the result with the smallest
-    median error is kept.
+    The fit uses least squares on logarithms with Cauchy's loss, in which errors beyond TOLERATED count less, because a
+    model is judged by its median error, which large errors hardly affect. From several starts, the result with the
+    smallest median error is kept.
     """
     if ceilings == "measured":
         return [{"peak": 1.0, "bandwidth": 1.0} for _ in rounds]
@@ -121,8 +121,8 @@ def _log_errors(kernels: Kernels, x: Floats, sharpness: float) -> tuple[Floats, 
     arithmetic = kernels.flop * (peak / kernels.peak)[:, None]
     memory = kernels.bytes * (slower * bandwidth / kernels.bandwidth)[:, None]
     larger = np.maximum(arithmetic, memory)
-    # `ratio` is the smaller time over the larger, to the power `sharpness`. `lead` weights the larger time in the
-    # derivative.
+    # `ratio` is (smaller time / larger time) ** sharpness. On logarithms, the smoothed maximum `spent_by` has the
+    # derivative `lead` with respect to the larger time, and 1 - `lead` with respect to the smaller time.
     ratio = np.divide(np.minimum(arithmetic, memory), larger, out=np.zeros_like(larger), where=larger > 0) ** sharpness
     spent_by, lead = larger * (1 + ratio) ** (1 / sharpness), 1 / (1 + ratio)
     of_memory = np.where(memory > arithmetic, lead, 1 - lead)

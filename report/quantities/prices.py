@@ -61,8 +61,7 @@ CARDS = {
 }
 LIMITS = {"arithmetic": "bf16_flops", "bandwidth": "memory_bytes_per_s", "capacity": "memory_bytes"}
 RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
-# Price entries that count as used by this module even if it looks up none of them, because the nodes here lack such
-# GPUs.
+# Price entries that count as used by this module. It reads some of them only if the data include nodes with such GPUs.
 ENTRIES = ("aws-*.usd_per_hour", "aws-*.gpus", "lambda-*.usd_per_hour", "lambda-*.gpus", "rtx-*.usd")
 
 _SERVICE, _STEP = ("service", "requests_per_s", "cpu_runtime"), ("model", "batch", "baseline", *BEST_LABELS)
@@ -83,10 +82,10 @@ def hourly_price(data: Dataset, machine: str, beside: tuple[str, ...] = ()) -> I
 
 
 def core_price(data: Dataset, cpu: Mapping[str, Any]) -> Priced | None:
-    """Return inputs for a machine with the same vendor's CPU, and the machine's name.
+    """Return inputs for a machine to hire whose CPU has the same vendor as `cpu`, and the machine's name.
 
-    The inputs are the price, the virtual CPUs and the cores per virtual CPU. Return None if no machine with a CPU from
-    that vendor has a price.
+    The inputs are the price, the virtual CPUs and the cores per virtual CPU. Return None if PRICED has no machine with
+    a CPU from that vendor.
     """
     vendor = str(cpu.get("vendor"))
     if vendor not in PRICED:
@@ -116,12 +115,12 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
     """Price per request on the cheapest measured CPU server, relative to that on the cheapest machine with a GPU.
 
     Both serve the same load. Loads: 1, 5 and 10 requests per second (LOADS), and all loads offered in measurements.
-    CPU: a server qualifies, in any runtime and format, if it answers 99 in 100 requests within LIMIT_S (0.1 s) at that
-    load or a higher load. The qualified server with the fewest cores is priced, per core. Several servers with that
-    many cores have the same price; `detail` and cpu_runtime, the backend, then describe the server that was measured at
-    the lowest load, and among these the fastest. If the percentile's interval reaches the limit on every server, the
-    price has no interval. If no server qualifies, there is no price.
-    GPU: one machine, which is assumed to be fast enough for every load, so it need not be measured.
+    CPU: a server is fast enough for a load if it answers 99 in 100 requests within LIMIT_S (0.1 s) at that load or a
+    higher load, in any runtime and format. Among these servers, the one with the fewest cores is priced, per core. If
+    several have that many cores, their price is the same; `detail` and cpu_runtime, the backend, then describe the
+    server that was measured at the lowest load, and among these the fastest. If the 99th percentile's interval reaches
+    the limit on every server, the price has no interval. If no server is fast enough, there is no price.
+    GPU: the cheapest machine is assumed to be fast enough for every load, so it need not be measured.
     """
     whole = assumed_input(1.0, "1", "the machine is hired for this service alone, as the CPU's cores are", 0.1, 1.0)
     works = []
@@ -156,10 +155,12 @@ def cpu_over_gpu_per_request(data: Dataset) -> DerivedEstimates:
 
 
 def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator[tuple[float, int, bool]]:
-    """Yield each load, the first server (its index) within the limit at that load or more, and True if this is sure.
+    """Yield each load, the index of the first server that is fast enough for it, and True if this is certain.
 
-    This is sure if the latency's upper bound is below the limit. A load is skipped if no server is within the limit.
-    rates, high, estimate: offered load, and the latency's upper bound and estimate; each has shape (servers,).
+    A server is certainly fast enough if, at this load or a higher load, the upper bound on its latency is below
+    LIMIT_S. If no server is, the first server whose estimate is below LIMIT_S is yielded with False. A load without
+    such a server is skipped. rates, high, estimate: offered load, and the latency's upper bound and estimate; each has
+    shape (servers,).
     """
     for load in sorted({*LOADS, *rates.tolist()}):
         surely, perhaps = (np.flatnonzero((rates >= load) & (end < LIMIT_S)) for end in (high, estimate))

@@ -2,8 +2,9 @@
 
 Every estimate names its source and its `family`; sources in one family are not independent. The study has no rounds
 behind these figures, so low and high are the spread that the source reports, or the range over entries with the same
-hardware. `judging.rules` sets the margins by which published figures decide. The modules `published_speeds`,
-`report.quantities.published_chips` and `report.quantities.published_prices` derive further quantities.
+hardware. `report.judging.rules.PublishedEnds` describes when these figures can decide a claim. The modules
+`report.quantities.published_speeds`, `report.quantities.published_chips` and `report.quantities.published_prices`
+derive further quantities.
 """
 
 from __future__ import annotations

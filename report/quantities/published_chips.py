@@ -81,8 +81,8 @@ def threads_for_90_percent(data: Dataset) -> Estimates:
 def linearity(data: Dataset) -> Estimates:
     """Growth in throughput, divided by the growth in the thread count: 1 if throughput is proportional to threads.
 
-    Both grow from the fewest threads tried to half as many as reach nine tenths of the peak, with which the chip is
-    certainly not full.
+    Both growths start at the fewest threads tried. They end at the most threads tried that are at most half the threads
+    to reach nine tenths of the peak; with these, the chip is certainly not full.
     """
     rows = []
     for labels, threads, rates in _thread_series(data):
@@ -125,9 +125,9 @@ def memory_bound_share(data: Dataset) -> Estimates:
     """Bounds on the share of GPU time limited by memory, by phase.
 
     decode: at least the share of time needed to read the weights once per token at the rated bandwidth, or the
-    bandwidth share that the source reports. prefill: at most the time share that is left after two operations per
+    bandwidth share that the source reports. prefill: at most 1 minus the share of time needed for two operations per
     parameter and token, at the rate of the fastest 16-bit product in any record for that GPU kind. training: at most 1
-    minus the reported share of the peak. Rated figures are from data/reference/gpus.yaml.
+    minus the share of the peak that the source reports. Rated figures are from data/reference/gpus.yaml.
     """
     records = data.published.records
     products = records[(records["task"] == "product") & (records["measure"] == "flops") & records["dtype"].isin(_HALF)]
@@ -300,8 +300,8 @@ def _fit_costs(flop: Any, moved: Any, seconds: Any, start: list[float]) -> tuple
     def errors(logs: Any) -> Any:
         return np.log(np.maximum(flop * math.exp(logs[0]), moved * math.exp(logs[1])) / seconds)
 
-    # Try several starts, because the loss has local minima, and keep the result with the smallest median error, because
-    # the median error judges it.
+    # Try several starts, because the loss has local minima. The fit is judged by its median error, so keep the result
+    # with the smallest median error.
     starts = [np.log(start) - [math.log(a), math.log(b)] for a in _STARTS for b in _STARTS]
     fits = [least_squares(errors, at, loss="cauchy", f_scale=TOLERATED).x for at in starts]
     best = min(fits, key=lambda logs: float(np.median(np.abs(errors(logs)))))

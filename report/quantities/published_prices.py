@@ -26,8 +26,8 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
     """Speed-up over a two-processor server, divided by the hourly price ratio: above 1 the GPU is cheaper.
 
     The GPU's price is its share of AWS's machine with eight such GPUs. The CPU's price is that of AWS's largest machine
-    in that generation (96 cores), as a stand-in for the server's 112 cores. Prices are from data/reference/prices.yaml.
-    Raises MissingSourceError.
+    with processors from the server's generation (96 cores), as a stand-in for the server's 112 cores. Prices are from
+    data/reference/prices.yaml. Raises MissingSourceError.
     """
     speedups = speedup(data).filter(baseline="server", task=["train-to-target"])
     parts = []

@@ -124,9 +124,9 @@ def speedup(data: Dataset) -> Estimates:
     """Speed of one GPU, relative to one machine without a GPU, on the same work in one source.
 
     baseline: server, or one processor. Results for several GPUs or machines are divided by their number, as if each
-    worked as well alone, and `detail` reports this; with more machines, more time is lost between them. precision:
-    formats on both sides; '' if a format is not reported. Scores follow MLCommons' training and inference policies (the
-    mean over the runs without the fastest and the slowest).
+    worked as well alone, and `detail` gives the number; the more machines work together, the more time is lost between
+    them. precision: formats on both sides; '' if a format is not reported. Scores follow MLCommons' training and
+    inference policies (the mean over the runs without the fastest and the slowest).
     """
     return exact_estimates(list(speedup_rows(data)))
 
@@ -174,7 +174,7 @@ def growth_with_batch(data: Dataset) -> Estimates:
 
 @published_quantity("published.batch_gain", "1", (*LABELS, "device", "machine", "dtype", "software"))
 def batch_gain(data: Dataset) -> Estimates:
-    """Samples per second at the largest batch, relative to those at the largest batch up to an eighth of it.
+    """Samples per second at the largest batch, relative to those at the largest batch that is at most an eighth of it.
 
     Hardware, format and software are the same. A step time is converted to throughput as batch / time; other times are
     used as reported.
@@ -205,7 +205,7 @@ def batch_gain(data: Dataset) -> Estimates:
 
 @published_quantity("published.core_scaling", "1", (*LABELS, "machine", "dtype", "software", "cores"))
 def core_scaling(data: Dataset) -> Estimates:
-    """Training rate on the most cores, divided by the one-core rate and by the core count: 1 is proportional.
+    """Training rate on the most cores, divided by the one-core rate and by the core count: 1 if proportional to cores.
 
     Network, machine and software are the same, in one source; the batch may grow with the cores.
     """

@@ -8,7 +8,7 @@ from typing import Any
 from report.estimates import RUNTIMES, Estimates, concat_estimates
 from report.formatting import format_count
 
-# Labels that `best_ratios` adds to a quantity's own.
+# Labels in results from `best_ratios`, besides node, device and the labels in `by`.
 BEST_LABELS = ("precision", "dtype", *RUNTIMES)
 
 
@@ -41,8 +41,8 @@ def best_ratios(
     """Divide each GPU's best rate by a CPU's best rate: at equal precision, and with each side at its best precision.
 
     gpu, cpu: rates with a label `backend`.
-    by: labels that must be equal on both sides. A label that only one side has, like `node` and `device`, separates
-    cases.
+    by: labels that must be equal on both sides, in addition to `node` and `device`. If only one side has one of these
+    labels, each of the label's values gives a case.
     of: labels whose values `detail` gives for each side.
     If the rates have no label `dtype`, there is a single comparison, and no label `precision`. The labels runtime and
     cpu_runtime name the backends on the GPU and on the CPU.
@@ -68,7 +68,10 @@ def best_over_host(rates: Estimates, by: Sequence[str], of: Sequence[str] = ()) 
 
 
 def _best_rates(rates: Estimates, by: Sequence[str], of: Sequence[str], runtime: str) -> Estimates:
-    """Select the best rate per group that agrees in the labels `by`. The label named by `runtime` holds its backend."""
+    """Select the best rate per group that agrees in the labels `by`.
+
+    of: labels whose values `detail` gives. runtime: new name for the label `backend`.
+    """
     keys, details = ([name for name in names if name in rates.labels] for names in (by, of))
     best = rates.best_per_group(keys, details, ["backend"])
     return best.label(**{runtime: best["backend"]}).drop_labels("backend")

@@ -46,7 +46,7 @@ def peak_bandwidth(data: Dataset) -> Estimates:
 
 @quantity("roofline.balance", "FLOP/B", ("dtype", "threads"), experiments=_CEILINGS, reads=("peak",))
 def machine_balance(data: Dataset) -> Estimates:
-    """Measured peak arithmetic, divided by measured bandwidth: memory limits work with a lower intensity.
+    """Measured peak arithmetic, divided by measured bandwidth: work with a lower intensity is limited by memory.
 
     Intensity is FLOP per byte. Source: the ridge point in Williams, Waterman & Patterson 2009, "Roofline",
     Communications of the ACM 52(4):65.
@@ -68,7 +68,7 @@ def intensity_distribution(data: Dataset, measure: str) -> dict[tuple[Any, ...],
     """Return, per step, the cumulative share of `measure` (time, bytes, flop) by operator intensity.
 
     Each key holds the step's labels as (name, value) pairs. Each value is a dictionary of arrays with shape (limits,):
-    `limit`, the ascending intensity limits in FLOP/B, and a case's columns, which describe the share below each limit.
+    `limit`, the ascending intensity limits in FLOP/B, and the columns VALUES, which give the share below each limit.
     """
     metrics = sorted(data.table.loc[data.table["experiment"] == "roofline", "metric"].unique())
     parts = [
@@ -113,9 +113,9 @@ def memory_bound_share(data: Dataset) -> Estimates:
 
 
 def share_below(part: Mapping[str, NDArray[Any]], balance: Mapping[Any, Any]) -> dict[str, float]:
-    """Return a distribution's share below the balance.
+    """Return a distribution's share below the balance, as estimate, low and high.
 
-    low and high include the balance's interval.
+    low and high cover the uncertainty both in the shares and in the balance.
     """
     limits, shares = (np.asarray(part[name], float) for name in ("limit", "estimate"))
     # A share of exactly 0 or 1 means that no operators, or all operators, are below the limit. If several rounds agree

@@ -53,7 +53,7 @@ def training_efficiency(data: Dataset) -> Estimates:
 
 @_gpu_quantity("scaling.throughput_over_eighth", "1", ("model", "dtype", "backend", "batch"), experiments=["training"])
 def throughput_over_eighth(data: Dataset) -> Estimates:
-    """Samples per second at the largest batch that fits into GPU memory, relative to an eighth of that batch.
+    """Samples per second at the largest batch that fits into GPU memory, relative to those at an eighth of that batch.
 
     There is a case only for models and formats with a larger batch that did not fit; otherwise the largest batch is
     unknown. `detail` gives the batch that did not fit, and the smallest batch to reach nine tenths of the highest rate.

@@ -135,7 +135,10 @@ def gpu_memories(data: Dataset) -> dict[str, Input]:
 
 
 def training_jobs(data: Dataset) -> Iterator[tuple[str, str, dict[str, Input], str]]:
-    """Yield for each model to train: name, size, inputs for memory, and a description. Raises MissingSourceError."""
+    """Yield for each model to train: name, size (small, middle or large), inputs for memory, and a description.
+
+    Raises MissingSourceError.
+    """
     none = {
         "a": Input(0.0, "B", "assumed", "left out", what="Kept of a sample for the backward pass"),
         "b": assumed_input(0.0, "1", "the batch comes on top"),

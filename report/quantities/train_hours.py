@@ -54,7 +54,7 @@ def _bert_flop(figure: Figure) -> float:
 _COUNTED_FLOP = _flop_product(1.0, "flop")
 _TOKENS = _flop_product(_TRAINING, "parameters", "tokens")
 _CHARACTERS = _flop_product(_TRAINING * _BLOCK, "layers", "width", "width", "iterations", "sequences", "context")
-# This is an upper bound, because shorter examples need less.
+# This is an upper bound, because every example counts with the most tokens that any example may have.
 _EXAMPLES = _flop_product(_TRAINING, "parameters", "examples", "epochs", "most_tokens")
 RUNS = (
     Run("nanoGPT on Shakespeare (small)", "nanogpt-cpu", "transformer", _CHARACTERS, "small"),

@@ -95,7 +95,8 @@ def test_children_end_with_killed_parent(script: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_ends_command_and_children_with_one_line(number: signal.Signals) -> None:
     head, started = start_script(COMMAND)
-    # Send the signal twice: a workflow signals its child, and the terminal may send it to the whole process group.
+    # Send the signal twice, because a command may get it from the workflow that started the command, and also from the
+    # terminal, which signals the whole process group.
     head.send_signal(number)
     head.send_signal(number)
     _, stderr = head.communicate(timeout=20)

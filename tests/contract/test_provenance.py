@@ -1,4 +1,4 @@
-"""Test that a commit is reported only for this tree, not for an enclosing or configured repository."""
+"""Test that a commit is reported only for this tree, not for a repository around it or in GIT_* variables."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_archive_keeps_its_commit(study: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("beside", [None, b"$Format:%H$\n", b"", b"\xff\xfe", b"abc\n"])
 def test_folder_in_other_repository_has_no_commit(tmp_path: Path, study: Path, beside: bytes | None) -> None:
-    """An installed package is in such a folder if its virtual environment is inside a repository."""
+    """An installed package is in another repository if its virtual environment is inside that repository."""
     within = study / ".venv" / "site-packages"
     within.mkdir(parents=True)
     if beside is not None:

@@ -28,8 +28,8 @@ class Clocks:
     def passes(self, seconds: float, share: float = 0.0, alone: bool = False) -> None:
         """Advance the clocks.
 
-        share: fraction of the time in which the main thread works. alone: True if it blocks the thread that updates the
-        time.
+        share: fraction of the time in which the main thread works. alone: True if the main thread blocks the thread
+        that updates the time.
         """
         while seconds > 0:
             step = seconds if alone else min(seconds, TICK_S)

@@ -71,7 +71,8 @@ def write_twin(node: Path, to: Path) -> None:
     The values are equal, but the run ids differ, as if other processes had measured them.
     """
     record = read_node(record_path(node))
-    # The twin's instance follows from the node's id, so all runs on one machine get the same twin.
+    # `instance` tells machines of one kind apart. Derive it from the node's id, so that all runs on one machine get the
+    # same twin.
     instance = sha256(record["id"].encode()).hexdigest()[:6]
     name = node_id(record["kind"], instance)
     write_node(to / node.name / record_path(node).name, {**record, "id": name, "instance": instance})
@@ -82,7 +83,7 @@ def write_twin(node: Path, to: Path) -> None:
 
 
 def summarise(verdict: dict[str, Any]) -> dict[str, Any]:
-    """Return a verdict's parts with shares and sensitivity, and its case counts by part, outcome and node kind."""
+    """Return the fields of a verdict that twins must not change, with case counts by part, outcome and node kind."""
     parts = [{name: part[name] for name in ("name", "outcome", "share", "sensitivity")} for part in verdict["parts"]]
     # Leave out cases that are compared to the fleet's fastest CPU. Among more machines, it is less certain which CPU is
     # the fastest, so the intervals of these cases widen.

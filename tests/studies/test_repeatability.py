@@ -21,7 +21,7 @@ from tests.report.conftest import Factory
 def make_run(root: Path, seed: int, factor: float = 1.0, points: int = 400, name: str = "node-a") -> Path:
     """Make a folder with one run on one node.
 
-    Its values scatter around means that are the same for any seed, times `factor`.
+    Each point's times scatter around a mean, which depends on `factor` but not on the seed.
     """
     node = Factory(root / str(seed))(name, seed=seed)
     for n in range(points):

@@ -29,7 +29,7 @@ CASES = [
 
 @pytest.fixture
 def replicate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function to run the command with changed cases or replication fields; it returns the row written."""
+    """Return a function that runs the command with changed cases or fields, and returns the row in its output."""
 
     def run(cases: list[dict[str, Any]] = CASES, **changed: Any) -> dict[str, Any]:
         monkeypatch.setattr(command, "REPLICATIONS", [dataclasses.replace(AGAIN, **changed)])

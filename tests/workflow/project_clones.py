@@ -31,7 +31,7 @@ STAGES = (
 class Clone:
     """Clone of this repository, whose commands use this Python environment.
 
-    extra: environment variables to add. wrote: name of the results folder.
+    extra: environment variables to add. wrote: path to the results folder inside the clone.
     """
 
     path: Path
@@ -72,7 +72,7 @@ class Clone:
         )
 
     def machine(self, name: str) -> Clone:
-        """Return this clone with the results folder for a machine."""
+        """Return this clone with one machine's results as the results folder."""
         return replace(self, wrote=f"{self.wrote}/machines/{name}/results")
 
     def snakemake(self, *words: str) -> subprocess.CompletedProcess[str]:

@@ -41,7 +41,7 @@ class Time:
 
 
 class StandInDevice:
-    """Device as the parents of measuring processes see it."""
+    """Stand-in for a device in the processes that start measuring processes."""
 
     def __init__(self, name: str) -> None:
         self.name, self.kind = name, "cpu" if name == "cpu" else "gpu"
@@ -85,7 +85,7 @@ def nvml(module: Any) -> None:
 
 
 def devices(module: Any) -> None:
-    """Show the CPU and a GPU; only `worker` computes."""
+    """Replace the detected devices by a stand-in CPU and a stand-in GPU."""
 
     def detect(kinds: object = None) -> tuple[list[StandInDevice], list[str]]:
         return [StandInDevice("cpu"), StandInDevice("cuda:0")], ["torch was built without MPS, ROCm, XPU"]

@@ -75,7 +75,7 @@ def answer_point(order: dict[str, Any], now: float) -> tuple[dict[str, Any], flo
 
 
 def spoil_answer(answer: dict[str, Any], experiment: str, number: int) -> Any:
-    """Return the answer. At every second point in a faulty experiment, die, hang or return nonsense in its place."""
+    """Return the answer, but at every second point in a faulty experiment die, hang or return nonsense."""
     if number % 2:
         return answer
     if experiment == os.environ["STANDIN_CRASH"]:
