@@ -1,7 +1,7 @@
 """Find installed libraries that cannot be imported, and suggest a fix.
 
-A broken optional dependency also breaks the library that imports it. For example, the torchvision from PyPI cannot be
-imported beside a PyTorch without CUDA, and then no network from Transformers can be imported either.
+A broken optional dependency also breaks the library that imports it. For example, PyPI's torchvision cannot be imported
+if PyTorch was built without CUDA, and then no network from Transformers can be imported either.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Quantities that only combine published figures by arithmetic."""
+"""Quantities that follow from published figures by arithmetic, and the decorator for such quantities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODEL = "llama31-405b"
 
 # Reason for six FLOP per parameter and token in training.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
-# Decorator for quantities that only combine figures, which is arithmetic that no measurement needs to check.
+# Decorator for quantities that combine published or measured figures by arithmetic, which no measurement needs to check.
 arithmetic_quantity = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 

@@ -235,7 +235,8 @@ def speedup_over_price_ratio(data: Dataset) -> DerivedEstimates:
 def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced | None:
     """Return prices for machines with this GPU and with this vendor's CPU, and a text that names both machines.
 
-    Return None if either has no price.
+    Return None if MACHINES lists no machine with this GPU, or PRICED none with a CPU from this vendor. Raises
+    MissingSourceError if one of these machines has no price.
     """
     machine = gpu_machine(gpu)
     priced = core_price(data, cpu) if machine else None

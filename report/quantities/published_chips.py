@@ -247,7 +247,7 @@ def roofline_error(data: Dataset) -> Estimates:
 
     The kernels are products and memory passes, whose operations and bytes follow from their shapes. Every second kernel
     is used to fit, with the method in `roofline.prediction_error`, and the others to judge. ceilings: fitted (both
-    numbers), arithmetic alone, or bandwidth alone.
+    numbers), arithmetic alone, or bandwidth alone. Memory passes without arithmetic are judged only for `fitted`.
     """
     rows = []
     for (source, kind), kernels in _kernel_records(data):
