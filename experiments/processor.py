@@ -229,7 +229,10 @@ def _simd_extensions(sources: _Sources) -> list[str] | None:
 
 
 def _core_kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]]:
-    """Count the cores per kind, in the machine and usable by this process; empty if all cores are equal."""
+    """For each kind of core, count the cores in the machine and those that this process may use.
+
+    Return an empty list if all cores are equal.
+    """
     kinds = topology.core_kinds(sources.cpus, sources.root)
     core_counts: list[dict[str, Any]] = [
         {

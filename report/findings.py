@@ -232,7 +232,10 @@ def case_label(case: Mapping[str, Any], name: str) -> Any:
 
 
 def same_cases(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the cases from all machines that agree with this case in part, device, labels and outcome."""
+    """Return the cases, from any machine, that have the same part, device, labels and outcome as this case.
+
+    Return this case alone if it names no machine.
+    """
     cases = cases_with_interval(verdict, str(case.get("part") or ""))
     matching = [other for other in cases if all(other.get(name) == case.get(name) for name in _ALIKE)]
     return matching if case.get("node") else [case]

@@ -163,7 +163,7 @@ def half_width(se: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Floats:
 def widening_factor(df: ArrayLike, level: ArrayLike) -> Floats:
     """Return the factor that widens a half-width from LEVEL to another level.
 
-    Unknown degrees of freedom are taken as for three rounds.
+    If the degrees of freedom are unknown, assume those of three rounds.
     """
     df = np.asarray(df, float)
     df = np.where(df > 0, df, _UNKNOWN_DF)

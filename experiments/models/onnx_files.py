@@ -55,7 +55,7 @@ def has_static_ranges(name: str) -> bool:
 
 @lru_cache(maxsize=1)
 def _network_folder(name: str) -> tempfile.TemporaryDirectory[str]:
-    """Make a folder for a network's files, which is removed when another network gets a folder or the process ends."""
+    """Make a folder for a network's files; remove it when another network gets a folder, or the process ends."""
     return tempfile.TemporaryDirectory(prefix=f"{name}-onnx-")
 
 

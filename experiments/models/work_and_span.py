@@ -1,6 +1,6 @@
 """Work and span of a forward pass, counted in its traced operator graph.
 
-The work is the number of calculations, the span is the length of the longest chain of dependent calculations (Blelloch
+The work is the number of calculations; the span is the length of the longest chain of dependent calculations (Blelloch
 1996, "Programming parallel algorithms", section 2).
 
 The trace uses fake tensors for one sample, and splits layers into PyTorch's elementary operators: attention becomes two

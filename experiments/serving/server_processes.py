@@ -48,8 +48,8 @@ def split_cores(cores: int) -> tuple[list[int], list[int]]:
         return [], []
     physical = topology.physical_cores(topology.allowed_cpus()).groups
     server, others = (physical[: cores or len(physical)], physical[cores or len(physical) :])
-    # Clients share the server's cores if the server takes all usable cores. A CPU quota can make the usable cores fewer
-    # than the physical cores. It applies to all processes together, so pinning clients to other cores gives no
-    # additional CPU time.
+    # Clients share the server's cores if the server takes all usable cores, even if other physical cores are free. A
+    # CPU quota then makes the usable cores fewer, and it applies to all processes together, so clients would get no
+    # additional CPU time on the free cores.
     shared = (cores or usable) >= usable
     return [core[0] for core in server], [] if shared else [cpu for core in others for cpu in core]

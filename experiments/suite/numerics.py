@@ -83,12 +83,12 @@ def numerics(
         changes a bit; `error_ulp`, the largest error in any order, on up to REFERENCE_CELLS cells; for `repeat` also
         `distinct_results` among REPEATS, and a `fingerprint`.
 
-    One unit in the last place (ulp) is the result format's spacing at the result's root mean square. A cell's error
-    scales with its terms, not with their sum: if the terms cancel, it can be any multiple of the cell's own last place
-    (Goldberg 1991, "What every computer scientist should know about floating-point arithmetic", section on
-    cancellation; Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 3.1). The unit doubles where
-    the root mean square passes a power of 2, for random normal data at k = 4^i: choose shapes well away from these to
-    keep rounds comparable.
+    One unit in the last place (ulp) is the result format's spacing at the result's root mean square. The cell's own
+    last place is no suitable unit, because a cell's error scales with its terms, not with their sum: if the terms
+    cancel, the error can be any multiple of the cell's last place (Goldberg 1991, "What every computer scientist should
+    know about floating-point arithmetic", section on cancellation; Higham 2002, "Accuracy and Stability of Numerical
+    Algorithms", section 3.1). The unit doubles where the root mean square passes a power of 2. For random normal data,
+    this happens at k = 4^i, so choose values of k far from these to keep rounds comparable.
 
     backend: the library that multiplies; `scalar` for the plain loop in `cell_order`; `torch` for the single operations
         in `summation`; for `libraries`, the library to compare with PyTorch's product.

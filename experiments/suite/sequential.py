@@ -15,8 +15,8 @@ from experiments.workload import Footprint, Threads, Unsupported, Workload
 
 # Maximum number of chains to check, because the reference is slow.
 MOST_CHECKED = 64
-# Maximum number of steps in a tour to check. A tour visits every line in a chain's part of the table once. The check of
-# a shorter tour makes all its steps, which also fills the caches as the timed tours do.
+# Check at most this many steps in a tour. A tour visits every line in a chain's part of the table once. A tour that is
+# not longer is checked completely, which also fills the caches as the timed tours do.
 LONGEST_TOUR = 1 << 20
 
 

@@ -30,7 +30,7 @@ def memory(size: int, direction: str, **_: Any) -> float:
 
 
 def extra_s(size: int, **_: Any) -> float:
-    """Estimate the seconds to draw random data, to lock host memory, and to compare it."""
+    """Estimate the seconds to draw random data, to lock host memory, and to compare the copied data."""
     return 0.1 + size / 0.5e9
 
 

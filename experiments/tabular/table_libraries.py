@@ -210,7 +210,7 @@ class TorchLibrary(Library):
 
 
 def _select_rows(table: Any, positions: Any) -> Any:
-    """Copy the rows at these positions from tensors, in order."""
+    """Copy the rows at `positions` from a table of tensors, in the order of `positions`."""
     return {name: column.index_select(0, positions) for name, column in table.items()}
 
 

@@ -65,7 +65,7 @@ class Study:
                     yield where, verdict, part, [case for case in verdict["cases"] if case["part"] == part["name"]]
 
     def cases(self) -> Iterator[tuple[str, Record, Quantity, Record]]:
-        """Yield each case after its location, part and quantity."""
+        """Yield (location, part, quantity, case) for each case."""
         for where, _, part, cases in self.parts():
             for case in cases:
                 at = ", ".join(filter(None, (where, verdict_case_name(case))))

@@ -41,8 +41,8 @@ SHORTEST_CALL_S = 1e-8
 # Tolerance for two durations that different clocks measured. The longer duration may exceed the other by the factor
 # CLOCKS_AGREE, plus CLOCKS_AGREE_S seconds.
 CLOCKS_AGREE, CLOCKS_AGREE_S = 1.1, 0.5
-# Minimum ratio of a sample's duration to the time since the previous sample, as the median over a series. It applies to
-# samples with several calls, because such samples follow one another directly.
+# In each series, the median ratio of a sample's duration to the time since the previous sample must be at least this.
+# Only samples with several calls are checked, because they are taken one directly after another.
 LEAST_SHARE = 0.05
 # Maximum ratio between the counted work of two rounds, because libraries may choose another algorithm in another round.
 SAME_WORK = 1.1

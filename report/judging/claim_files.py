@@ -24,8 +24,8 @@ ARTICLES = {
     "whygpu": "Why Does AI Need a GPU?",
 }
 _PART = ("quantity", "machine", "scope", "scale", "rule", "threshold", "sensitivity", "options", "cases", "awaits")
-# Labels that may take only the listed values. The claim schema enforces the lists, because a misspelt value would match
-# no estimates without raising an error.
+# Labels that may take only the listed values. The claim schema enforces the lists, because a misspelt value would
+# silently match no estimates.
 CLOSED = {
     "device": ["cpu", "gpu"],
     "dtype": ["float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"],

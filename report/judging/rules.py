@@ -333,10 +333,11 @@ class Population:
 
     In a claim, "most" and "usually" refer to a share of models, jobs or processors. The examined units are a sample of
     others like them. Each unit has the weight 1, which its estimates divide equally. Each estimate adds its probability
-    of reaching the threshold, which follows from its interval over rounds; a pooled estimate adds bounds on this
-    probability for the median machine. The share's interval is that of Clopper and Pearson (1934), whose beta formula
-    accepts fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1, so
-    the interval is at least as wide as necessary.
+    of reaching the threshold, which follows from its interval over rounds. For a pooled estimate, only a lower and an
+    upper bound on the median machine's probability are known: the share's lower end uses the former, and its upper end
+    the latter. The share's interval is that of Clopper and Pearson (1934), whose beta formula accepts fractional
+    numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1, so the interval is at
+    least as wide as necessary.
 
     An estimate too near to the threshold to tell adds one half, which is right if values spread around the threshold. A
     value exactly at the threshold reaches it and should add 1, so with many such values the share is estimated too low.

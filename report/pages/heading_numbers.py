@@ -21,7 +21,7 @@ from report.formatting import range_words, two_digits
 TOO_WIDE = 10.0
 # A share is left out if its interval covers at least this fraction of the range from 0 to the maximum.
 WIDE_SHARE = 0.5
-# A share that exceeds its maximum by up to this factor is shown as the maximum if its interval reaches the maximum.
+# A share that exceeds its maximum by up to this factor is shown as the maximum if its interval includes the maximum.
 SLIGHTLY = 1.05
 # A ratio that differs from 1 by less than this factor is regarded as equal to 1.
 EQUAL = 1.05

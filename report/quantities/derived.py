@@ -15,7 +15,7 @@ _MODEL = "llama31-405b"
 
 # Reason for six FLOP per parameter and token in training.
 SIX = "two operations forward and four backward for each weight and token (Kaplan et al. 2020, section 2.1)"
-# Decorator for quantities that combine published or measured figures by arithmetic, which no measurement needs to check.
+# Decorator for quantities that combine published or measured figures. No measurement needs to check this arithmetic.
 arithmetic_quantity = partial(quantity, tier="derived", checked=ARITHMETIC)
 
 

@@ -261,7 +261,7 @@ def training_memory_bytes(data: Dataset) -> DerivedEstimates:
 
 
 def _fitting_counts(whole: DerivedEstimates, size: float) -> DerivedEstimates:
-    """Count the reference models per kind whose estimates fit into a memory size."""
+    """For each kind of estimate, count the reference models that need at most `size` bytes."""
     counts = []
     for kind in whole["kind"].unique():
         models = whole.filter(kind=kind)

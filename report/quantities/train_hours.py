@@ -121,11 +121,11 @@ def hours_to_train(data: Dataset) -> Estimates:
 
 @_ladder_quantity("ladder.nodes_for_90_days", "nodes", ("run", "parameters", "threads", "baseline"))
 def nodes_for_90_days(data: Dataset) -> Estimates:
-    """Machines like this one (for a GPU: GPUs like this one) that finish a published pre-training run in 90 days.
+    """Number of machines like this one (or GPUs like this one) that together finish a published run in 90 days.
 
-    The run's 6 x parameters x tokens operations are divided by 90 days and by the device's best training rate for any
-    transformer (see `best_rates`), corrected like `ladder.hours_to_train`. The result is a lower bound, because it
-    ignores memory limits and communication, as if every machine kept its full speed.
+    The run is a model's pre-training. Its 6 x parameters x tokens operations are divided by 90 days and by the device's
+    best training rate for any transformer (see `best_rates`), corrected like `ladder.hours_to_train`. The result is a
+    lower bound, because it ignores memory limits and communication, as if every machine kept its full speed.
     """
     rates = best_rates(data)
     per_run = [

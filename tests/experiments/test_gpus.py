@@ -197,8 +197,8 @@ def test_facts_unknown_at_recording_do_not_contradict(machine: Machine, record: 
     path = record()
     machine(TWO)
     assert main(["check", "--node", str(path)]) == 0
-    # In a record from an earlier version, the machine's kind names only NVIDIA GPUs, and other GPUs are only among the
-    # devices. Such a record keeps its kind.
+    # In records from earlier versions, the machine's kind names only NVIDIA GPUs, and other GPUs appear only in
+    # `devices`. Such a record keeps this kind, although the machine's kind would now name its AMD GPU too.
     machine(NONE)
     path = record(devices=[*RECORD["devices"], {"id": "cuda:0", "kind": "gpu", "name": MI300X.name}])
     kind = hardware.machine_kind()

@@ -264,7 +264,7 @@ def test_device_error_starts_a_fresh_process(tmp_path: Path) -> None:
     )
     assert not checks.run()
     verdicts = [line.verdict for line in checks.lines]
-    # A CPU stands in for the GPU, so the step may count as slow.
+    # The training point runs on a CPU in place of the GPU, so it may count as slow.
     assert verdicts[:2] == ["look", "look"] and verdicts[2] in ("ok", "slow"), printed
     # Profiles follow all timed points.
     assert checks.lines[3].what.startswith("profile of training") and verdicts[3:] == ["ok"], printed

@@ -81,7 +81,7 @@ def test_user_errors_print_one_line(
 def test_commands_on_verdicts_import_no_data_libraries(
     small_study: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    # Copy only the verdicts, because the commands would load rows from data/ if it were beside them.
+    # Copy only the verdicts, because the commands would load rows from data/ if it were beside the verdicts.
     verdicts = tmp_path / "verdicts.json"
     verdicts.write_bytes((small_study / "verdicts.json").read_bytes())
     script = (

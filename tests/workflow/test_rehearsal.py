@@ -24,7 +24,7 @@ from tests.workflow.project_clones import ROOT, Clone, clone_into
 
 STANDIN = Path(__file__).parent / "standin"
 SPOILT = {"CRASH": "parallelism", "HANG": "numerics", "NONSENSE": "content"}
-# Claims that this small preset can judge.
+# Claims that can be judged from measurements with the preset small.yaml.
 CLAIMS = {"N07", "G06", "W22"}
 MEASURE = ["snakemake", "--cores", "all", "--profile", "gpu", "--config", "preset=small.yaml", "results=results"]
 MEASURE += ["--", "measured"]

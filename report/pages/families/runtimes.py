@@ -205,7 +205,7 @@ def _points(view: View, device: str) -> pd.DataFrame:
 
 
 def _errors_by_point(view: View, device: str) -> dict[tuple[Any, ...], float]:
-    """Map each point with checked answers to the largest relative error in an answer."""
+    """Map each point with checked answers to the largest relative error among these answers."""
     points = _points(view, device)
     points = points[points["error"].notna()]
     keys = zip(*(points[name] for name in (*_REQUEST, "backend", "dtype")), strict=True)
