@@ -35,17 +35,17 @@ def parser() -> argparse.ArgumentParser:
     )
     gather.add_argument("--out", required=True, type=parse_path, metavar="DIR")
 
-    judge = commands.add_parser("judge", help="decide every claim, and write the verdicts as JSON and CSV")
+    claims = _folder_option("--claims", "claim files (default: report/claims)")
+    reference = _folder_option("--reference", "published figures (default: data/reference)")
+    published = _folder_option("--published", "published measurements (default: data/published)")
+
+    judge = commands.add_parser(
+        "judge",
+        parents=[claims, reference, published],
+        help="decide every claim, and write the verdicts as JSON and CSV",
+    )
     judge.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="output folder of `gather`")
     judge.add_argument("--out", required=True, type=parse_path, metavar="FILE")
-    judge.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
-    judge.add_argument(
-        "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
-    )
-
-    judge.add_argument(
-        "--published", type=parse_path, metavar="DIR", help="published measurements (default: data/published)"
-    )
 
     verdicts = Parser(add_help=False)
     verdicts.add_argument(
@@ -81,14 +81,13 @@ def parser() -> argparse.ArgumentParser:
     early.add_argument("--rounds", required=True, type=int, metavar="N", help="planned number of rounds")
 
     adding = commands.add_parser(
-        "add", help="check a contributed pack, print the verdicts that it changes, and add its node"
+        "add", parents=[claims], help="check a contributed pack, print the verdicts that it changes, and add its node"
     )
     adding.add_argument("pack", type=parse_path, metavar="FILE", help="file from `python -m experiments pack`")
     adding.add_argument("--dry-run", action="store_true", help="print the changed verdicts, but add nothing")
     adding.add_argument(
         "--nodes", type=parse_path, default=Path("data/nodes"), metavar="DIR", help="default: data/nodes"
     )
-    adding.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
 
     site = commands.add_parser(
         "site",
@@ -127,7 +126,9 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("summary", parents=[verdicts], help="count the claims per verdict")
 
     explain = commands.add_parser(
-        "explain", help="print a claim's chain from the article to its verdict, and changes that would turn it"
+        "explain",
+        parents=[reference],
+        help="print a claim's chain from the article to its verdict, and changes that would turn it",
     )
     explain.add_argument("claim", metavar="ID")
     explain.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
@@ -138,14 +139,13 @@ def parser() -> argparse.ArgumentParser:
         help="output folder of `gather` (default: the folder data beside the verdicts)",
     )
     explain.add_argument(
-        "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
-    )
-    explain.add_argument(
         "--rows", type=_number_or_all, default="12", metavar="N|all", help="rows to print for each case"
     )
 
     ask = commands.add_parser(
-        "what-if", help="judge again with other thresholds, scopes or prices, and print the verdicts that change"
+        "what-if",
+        parents=[claims, reference],
+        help="judge again with other thresholds, scopes or prices, and print the verdicts that change",
     )
     ask.add_argument(
         "--set",
@@ -161,33 +161,23 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument(
         "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
     )
-    ask.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
-    ask.add_argument("--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)")
 
     listed = commands.add_parser(
-        "references", help="list the published figures with their users; exits with 1 if a figure has no user"
+        "references",
+        parents=[claims, reference, published],
+        help="list the published figures with their users; exits with 1 if a figure has no user",
     )
     listed.add_argument(
         "--data", type=parse_path, metavar="DIR", help="output folder of `gather` (default: the published nodes)"
     )
-    listed.add_argument("--claims", type=parse_path, metavar="DIR", help="claim files (default: report/claims)")
-    listed.add_argument(
-        "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
-    )
-    listed.add_argument(
-        "--published", type=parse_path, metavar="DIR", help="published measurements (default: data/published)"
-    )
     listed.add_argument("--records", action="store_true", help="list the published measurements with their users, too")
 
     linter = commands.add_parser(
-        "lint", help="check that every number in the verdicts has a source, a unit and an interval"
+        "lint", parents=[reference], help="check that every number in the verdicts has a source, a unit and an interval"
     )
     linter.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     linter.add_argument(
         "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
-    )
-    linter.add_argument(
-        "--reference", type=parse_path, metavar="DIR", help="published figures (default: data/reference)"
     )
     linter.add_argument(
         "--report", type=parse_path, metavar="DIR", help="output folder of `render`, to check that all pages were made"
@@ -261,6 +251,13 @@ def parser() -> argparse.ArgumentParser:
     )
     new.add_argument("--claims", type=parse_path, metavar="DIR", help="folder for the file (default: report/claims)")
     return top
+
+
+def _folder_option(name: str, meaning: str) -> Parser:
+    """Return a parent parser with an option for an input folder."""
+    parent = Parser(add_help=False)
+    parent.add_argument(name, type=parse_path, metavar="DIR", help=meaning)
+    return parent
 
 
 def main(argv: Sequence[str] | None = None) -> int:

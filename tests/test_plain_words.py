@@ -46,6 +46,13 @@ def prose(path: Path) -> Iterator[str]:
     yield from filter(None, map(ast.get_docstring, nodes))
 
 
+def syntax_nodes(package: str) -> Iterator[tuple[str, ast.AST]]:
+    """Yield every node in the programs' syntax trees, each after its program's path."""
+    for path in programs(package):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        yield from ((str(path.relative_to(ROOT)), node) for node in ast.walk(tree))
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_prose_is_in_plain_word_order(package: str) -> None:
     texts = [text for path in programs(package) for text in prose(path)]
@@ -58,22 +65,20 @@ def test_prose_is_in_plain_word_order(package: str) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_tell_an_action_or_a_result(package: str) -> None:
     vague = []
-    for path in programs(package):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                word = node.name.strip("_")
-                if VAGUE.fullmatch(word) and word not in ALLOWED:
-                    vague.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}")
+    for place, node in syntax_nodes(package):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            word = node.name.strip("_")
+            if VAGUE.fullmatch(word) and word not in ALLOWED:
+                vague.append(f"{place}:{node.lineno} {node.name}")
     assert vague == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_variables_tell_their_content(package: str) -> None:
     vague = []
-    for path in programs(package):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_VARIABLES:
-                vague.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.id}")
-            if isinstance(node, ast.arg) and node.arg in VAGUE_VARIABLES:
-                vague.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.arg}")
+    for place, node in syntax_nodes(package):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_VARIABLES:
+            vague.append(f"{place}:{node.lineno} {node.id}")
+        if isinstance(node, ast.arg) and node.arg in VAGUE_VARIABLES:
+            vague.append(f"{place}:{node.lineno} {node.arg}")
     assert vague == []

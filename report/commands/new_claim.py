@@ -53,7 +53,7 @@ _FINDINGS_OF_SHARES = {
     "supported": "It holds for {share} of the {units} cases that were tried.",
     "challenged": "It holds for only {share} of the {units} cases that were tried.",
     "undecided": "The share of cases for which it holds, {share}, is too close to the threshold.",
-    "awaiting": "Still open: the data have no such case yet.",
+    "awaiting": _FINDINGS["awaiting"],
 }
 
 
