@@ -40,6 +40,14 @@ class Flag:
         match = _NUMBER.search(self.detail)
         return float(match[0].replace(",", "")) if match else 0.0
 
+    @property
+    def amount(self) -> float | None:
+        """Return the first number in the detail, a percentage as a share; None if the detail has no number."""
+        match = _NUMBER.search(self.detail)
+        if match is None:
+            return None
+        return self.figure / 100 if self.detail[match.end() :].startswith("%") else self.figure
+
 
 def parse_sample_flags(text: str) -> list[Flag]:
     """Parse flags with details, or the bare names in the earliest data. Raises ValueError for a name outside FLAGS."""

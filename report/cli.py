@@ -190,6 +190,21 @@ def parser() -> argparse.ArgumentParser:
         "--report", type=parse_path, default=Path("results/report"), metavar="DIR", help="output folder of `render`"
     )
 
+    dataset = commands.add_parser(
+        "dataset",
+        parents=[reference, published],
+        help="write the dataset: all measurements, published figures and verdicts as tables with ids",
+    )
+    dataset.add_argument(
+        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
+    )
+    dataset.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
+    target = dataset.add_mutually_exclusive_group(required=True)
+    target.add_argument("--out", type=parse_path, metavar="DIR", help="folder to write; an earlier dataset is replaced")
+    target.add_argument(
+        "--check", type=parse_path, metavar="DIR", help="check a dataset instead: digests, columns, keys, references"
+    )
+
     package = commands.add_parser(
         "datapackage", help="write data/published.schema.json and datapackage.json, which describe the published data"
     )
@@ -349,6 +364,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         for failure in failures.items:
             print(failure, file=sys.stderr)
         return 1 if failures.items else 0
+    elif args.command == "dataset":
+        from report.data.published_records import PUBLISHED, read_published
+        from report.data.reference_figures import REFERENCE, read_reference
+        from report.dataset.check import print_faults as print_dataset_faults
+        from report.dataset.package import write_dataset
+
+        if args.check:
+            return print_dataset_faults(args.check)
+        figures, others = read_reference(args.reference or REFERENCE), read_published(args.published or PUBLISHED)
+        written = write_dataset(args.data, args.verdicts, args.out, figures, others)
+        print(f"{len(written)} files: {args.out}", file=sys.stderr)
     elif args.command == "datapackage":
         from report.publish import write_published
 

@@ -128,17 +128,33 @@ def mean_round_correlation(y: Floats, n: NDArray[np.intp], at: NDArray[np.intp])
     return max(0.0, float((np.sum(block.sum(axis=0) ** 2) - points) / (points * (points - 1))))
 
 
-def moderate(variances: ArrayLike, dfs: ArrayLike, shared: float = 0.0) -> tuple[Floats, Floats]:
-    """Moderate the variances of a group's points (see the module docstring); return them with their degrees of freedom.
+@dataclass(frozen=True)
+class Moderated:
+    """Moderated variances of a group's points, each with its own variance and prior; shape (points,).
+
+    variance = (prior_df * prior_variance + d * own) / (prior_df + d), where d is the number of rounds minus 1; df: its
+    degrees of freedom. own: the variance before moderation, raised if it is tiny.
+    """
+
+    variance: Floats
+    df: Floats
+    own: Floats
+    prior_df: Floats
+    prior_variance: Floats
+
+
+def moderate(variances: ArrayLike, dfs: ArrayLike, shared: float = 0.0) -> Moderated:
+    """Moderate the variances of a group's points (see the module docstring).
 
     variances, dfs: shape (points,). shared: the points' `mean_round_correlation`. A point with df = 0 (one round) gets
     the variance nan and df 0, because its spread is unknown and other points' spread is no substitute.
     """
     s2, d = np.array(variances, float), np.array(dfs, float)
-    post, total = np.full(len(s2), np.nan), np.zeros(len(s2))
+    unknown = np.full(len(s2), np.nan)
+    moderated = Moderated(unknown, np.zeros(len(s2)), *(unknown.copy() for _ in range(3)))
     has = d > 0
     if not has.any():
-        return post, total
+        return moderated
     # Tiny variances are raised: a zero variance comes from a coarse clock, and its logarithm would dominate the fit.
     s2, d = np.maximum(s2[has], max(SMALLEST_VARIANCE, 1e-5 * float(np.median(s2[has])))), d[has]
     prior = fit_prior(s2, d)
@@ -147,9 +163,10 @@ def moderate(variances: ArrayLike, dfs: ArrayLike, shared: float = 0.0) -> tuple
     others = known - d
     with np.errstate(divide="ignore"):
         d0 = 1 / (1 / np.float64(prior.df) + 2 / others)
-    post[has] = (d0 * prior.variance + d * s2) / (d0 + d)
-    total[has] = np.minimum(d0 + d, known)
-    return post, total
+    moderated.variance[has] = (d0 * prior.variance + d * s2) / (d0 + d)
+    moderated.df[has] = np.minimum(d0 + d, known)
+    moderated.own[has], moderated.prior_df[has], moderated.prior_variance[has] = s2, d0, prior.variance
+    return moderated
 
 
 def half_width(se: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Floats:
@@ -189,6 +206,8 @@ class PointEstimates:
 
     se: standard error of the estimate, or of its logarithm on the log scale.
     exact: True for counts that are equal in all rounds.
+    variance: variance between rounds, of logarithms on the log scale, before moderation.
+    prior_df, prior_variance: the prior that moderated the variance; nan on the linear scale.
     """
 
     estimate: Floats
@@ -197,6 +216,9 @@ class PointEstimates:
     se: Floats
     df: Floats
     exact: NDArray[np.bool_]
+    variance: Floats
+    prior_df: Floats
+    prior_variance: Floats
 
 
 def estimate_on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] | None = None) -> PointEstimates:
@@ -218,12 +240,16 @@ def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64])
     logs = np.log(values)
     mean, variance, _ = _moments(logs, n)
     df = (n - 1).astype(float)
+    own, prior_df, prior_variance = (np.full(len(n), np.nan) for _ in range(3))
     order = np.argsort(group, kind="stable")
     for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        variance[at], df[at] = moderate(variance[at], df[at], mean_round_correlation(logs, n, at))
+        moderated = moderate(variance[at], df[at], mean_round_correlation(logs, n, at))
+        variance[at], df[at], own[at] = moderated.variance, moderated.df, moderated.own
+        prior_df[at], prior_variance[at] = moderated.prior_df, moderated.prior_variance
     se = np.sqrt(variance / n)
     half = half_width(se, df)
-    return PointEstimates(np.exp(mean), np.exp(mean - half), np.exp(mean + half), se, df, np.zeros(len(n), dtype=bool))
+    ends = np.exp(mean - half), np.exp(mean + half)
+    return PointEstimates(np.exp(mean), *ends, se, df, np.zeros(len(n), dtype=bool), own, prior_df, prior_variance)
 
 
 def estimate_on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: bool) -> PointEstimates:
@@ -253,7 +279,8 @@ def linear_estimates(
     half = np.where(exact, 0.0, half_width(se, df))
     low, high = mean - half, mean + half
     low, high = np.where(share, np.clip(low, 0, 1), low), np.where(share, np.clip(high, 0, 1), high)
-    return PointEstimates(mean, low, high, se, df, exact)
+    own, none = np.where(n < 2, np.nan, variance), np.full(len(n), np.nan)
+    return PointEstimates(mean, low, high, se, df, exact, own, none, none.copy())
 
 
 def _concatenate_rounds(rounds: Sequence[ArrayLike]) -> tuple[Floats, NDArray[np.intp]]:

@@ -66,6 +66,11 @@ class FlagSummary:
         """
         return self.n / self.of if self.of else Flag(self.name, self.most).figure
 
+    @property
+    def amount(self) -> float | None:
+        """The largest number in the details, a percentage as a share; None if they have no number."""
+        return Flag(self.name, self.most).amount
+
 
 def parse_flags(text: str) -> list[FlagSummary]:
     """Parse a summary row's flags. In old data, the text contains only names."""

@@ -1,4 +1,4 @@
-"""Gather all nodes' samples and summaries into tidy tables, with the data dictionary.
+"""Gather all nodes' samples and results into the dataset's tables (`report.dataset.measured`).
 
 Worker processes, one per core, read and summarise the nodes in batches. They write temporary files, which the parent
 process concatenates. Thus memory use does not grow with the number of nodes.
@@ -8,74 +8,48 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pandas as pd
+import polars as pl
 import pyarrow as arrow
-from pyarrow import csv, ipc, parquet
+from pyarrow import ipc
 
 from contract import child_processes
-from contract.files import atomic_path, write_json
-from contract.sample_table import SAMPLES, sample_dictionary
+from contract.files import write_json
 from report.data.node_folders import Folder, find_nodes
 from report.data.node_reader import Node, Nodes, print_warnings, read_folders
-from report.data.summary import COLUMNS, POINT, summarise
-from report.publish import write_datapackage
+from report.data.summary import summarise
+from report.dataset import measured
+from report.dataset.declaration import Column, parameter_columns, tables
+from report.dataset.files import table_writer
 
 # Fewest nodes for which worker processes save time, because each process takes a second or two to start.
 FEWEST_FOR_PROCESSES = 16
 # Nodes per batch to validate and summarise together, because each call has a fixed cost.
 BATCH = 8
-_TEXT = {"metric", "unit", "status", "reason", "stop_reason", "flags", "origin"}
-_INTEGERS = {"n_rounds", "n_samples", "n_disturbed"}
-_UNITS = {"flop": "FLOP", "bytes": "B", "flop_per_s": "FLOP/s", "bytes_per_s": "B/s"}
-_ARROW = {"float64": arrow.float64(), "int64": arrow.int64()}
-SCHEMAS = {
-    "samples": arrow.schema(
-        [(name, _ARROW.get(str(column.dtype), arrow.string())) for name, column in SAMPLES.columns.items()]
-    ),
-    "summary": arrow.schema(
-        [("row", arrow.int64())]
-        + [(name, arrow.int64() if name == "threads" else arrow.string()) for name in POINT]
-        + [
-            (name, arrow.string() if name in _TEXT else arrow.int64() if name in _INTEGERS else arrow.float64())
-            for name in COLUMNS
-        ]
-    ),
-}
 
 
 def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False) -> None:
     """Gather all nodes under `directories` into files in `out`.
 
-    The files contain the samples and the summary (as Parquet and CSV), the data dictionary, the node records, the
-    refused files, and the data package's description. Raises StudyError if no node can be used, and OSError if `out`
-    cannot be written.
+    The files are the dataset's tables of measurements (as Parquet and, but for samples, CSV), the node records and the
+    refused files. Raises StudyError if no node can be used, and OSError if `out` cannot be written.
     """
     folders, refused = find_nodes(directories, allow_synthetic)
-    gathered = Nodes([], refused)
-    ok = 0
-    with (
-        TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as scratch,
-        _open_writer(out, "samples") as samples,
-        _open_writer(out, "summary") as summary,
-    ):
-        for part in _gather_batches(folders, Path(scratch)):
-            gathered.nodes += part.nodes
-            gathered.refused += part.refused
-            ok += part.ok
-            for piece in _read_tables(part.samples):
-                samples.write(piece)
-            for piece in _read_tables(part.summary):
-                row = arrow.array(range(summary.rows, summary.rows + len(piece)), arrow.int64())
-                summary.write(piece.set_column(0, "row", row))
-        gathered.require_nodes(directories)
+    whole = _Batch(refused=refused)
+    with TemporaryDirectory(prefix="gather-", ignore_cleanup_errors=True) as scratch:
+        with table_writer(out, "samples") as samples:
+            for part in _gather_batches(folders, Path(scratch)):
+                for piece in _read_tables(part.samples):
+                    samples.write(piece)
+                part.samples.unlink()
+                whole.add(part)
+            gathered = Nodes(whole.nodes, whole.refused)
+            gathered.require_nodes(directories)
+        results = _write_results(whole, out)
     print_warnings(gathered)
-    with atomic_path(out / "dictionary.csv") as path:
-        data_dictionary().to_csv(path, index=False)
     nodes = [
         {
             **node.record,
@@ -86,26 +60,76 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     ]
     write_json(out / "nodes.json", nodes)
     write_json(out / "refused.json", gathered.refused)
-    write_datapackage(out)
     print(
-        f"{len(gathered.nodes)} node(s), {samples.rows:,} samples, {ok:,} of {summary.rows:,} series ok, "
+        f"{len(gathered.nodes)} node(s), {samples.rows:,} samples, {whole.ok:,} of {results:,} series ok, "
         f"{len(gathered.refused)} file(s) left out: {out}",
         file=sys.stderr,
     )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Batch:
     """Results from a batch of nodes.
 
-    nodes: the nodes, without their samples. samples, summary: temporary files with their samples and summary rows.
+    nodes: the nodes, without their samples. samples: temporary file with their samples. summaries: temporary files with
+    their summary rows. ok: number of series with status ok.
     """
 
-    nodes: list[Node]
-    samples: Path
-    summary: Path
-    ok: int  # number of series with status ok
-    refused: list[dict[str, str]]
+    nodes: list[Node] = field(default_factory=list)
+    samples: Path = Path()
+    summaries: list[Path] = field(default_factory=list)
+    points: list[pl.DataFrame] = field(default_factory=list)
+    runs: list[measured.Run] = field(default_factory=list)
+    drifts: dict[str, float] = field(default_factory=dict)
+    ok: int = 0
+    refused: list[dict[str, str]] = field(default_factory=list)
+
+    def add(self, other: _Batch) -> None:
+        """Add another batch, except for its samples."""
+        self.nodes += other.nodes
+        self.summaries += other.summaries
+        self.points = [measured.merge_points([*self.points, *other.points])]
+        self.runs += other.runs
+        self.drifts |= other.drifts
+        self.ok += other.ok
+        self.refused += other.refused
+
+
+def _write_results(whole: _Batch, out: Path) -> int:
+    """Write all tables but samples; return the number of results."""
+    (points,) = whole.points
+    columns = parameter_columns(measured.parameter_types(points))
+    parameters = measured.parameter_table(points, columns)
+    run_rows = measured.run_rows(whole.nodes, whole.runs, whole.drifts)
+    protocols = {(row["node"], row["experiment"], row["device"]): row["protocol"] for row in run_rows}
+    pairs: set[tuple[str, str, str]] = set()
+    with (
+        table_writer(out, "results", columns.values()) as results,
+        table_writer(out, "result_flags") as flags,
+    ):
+        for path in whole.summaries:
+            for piece in _read_tables(path):
+                summary = pl.DataFrame(piece)
+                rows = measured.result_rows(summary, points, parameters, protocols)
+                results.write(rows)
+                flags.write(
+                    measured.to_table(
+                        "result_flags",
+                        list(measured.flag_rows(rows["result_id"].to_pylist(), summary["flags"].to_list())),
+                    )
+                )
+                pairs.update(summary.select("experiment", "metric", "unit").unique().iter_rows())
+    wide = points.join(parameters, on="point_id", how="left", maintain_order="left")
+    _write_table(out, "points", measured.to_table("points", wide.to_dicts(), columns.values()), columns.values())
+    for name, table_rows in (
+        ("machines", measured.machine_rows(whole.nodes)),
+        ("runs", run_rows),
+        ("software", measured.software_rows(whole.nodes)),
+        ("metrics", measured.metric_rows(pairs)),
+        ("parameters", measured.parameter_rows(points, columns)),
+    ):
+        _write_table(out, name, measured.to_table(name, table_rows))
+    return results.rows
 
 
 def _gather_batches(folders: Sequence[Folder], scratch: Path) -> Iterator[_Batch]:
@@ -122,73 +146,44 @@ def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
     samples = Nodes(nodes, []).samples()
     summary = summarise(samples)
     order = {node.id: at for at, node in enumerate(nodes)}
-    summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable").assign(row=0)
-    files = {name: place.with_suffix(f".{name}.arrow") for name in SCHEMAS}
+    summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable")
+    files = {name: place.with_suffix(f".{name}.arrow") for name in ("samples", "summary")}
+    table = measured.plain_samples(samples)
+    points = measured.list_points(table)
+    rows = measured.sample_rows(table, points)
     # Write one row group per experiment, to let readers of one experiment skip the other row groups.
-    rows = arrow.Table.from_pandas(samples, SCHEMAS["samples"], preserve_index=False).sort_by("experiment")
-    sizes = samples["experiment"].value_counts().sort_index()
-    pieces = [rows.slice(end - size, size) for end, size in zip(sizes.cumsum(), sizes, strict=True)]
-    _write_tables(files["samples"], SCHEMAS["samples"], pieces)
-    whole = arrow.Table.from_pandas(summary, SCHEMAS["summary"], preserve_index=False)
-    _write_tables(files["summary"], SCHEMAS["summary"], [whole])
-    bare = [replace(node, samples=samples.iloc[:0]) for node in nodes]
-    refused = [fault for _, faults in results for fault in faults]
-    return _Batch(bare, files["samples"], files["summary"], int((summary["status"] == "ok").sum()), refused)
+    pieces = [part.to_arrow() for part in rows.partition_by("experiment", maintain_order=True)]
+    _write_tables(
+        files["samples"],
+        [piece.cast(tables()["samples"].schema()) for piece in pieces] or [measured.to_table("samples", [])],
+    )
+    _write_tables(files["summary"], [arrow.Table.from_pandas(summary, preserve_index=False)])
+    return _Batch(
+        [replace(node, samples=samples.iloc[:0]) for node in nodes],
+        files["samples"],
+        [files["summary"]],
+        [points],
+        list(table.select("node", "experiment", "device", "round", "run").unique(maintain_order=True).iter_rows()),
+        measured.drift_by_run(rows),
+        int((summary["status"] == "ok").sum()),
+        [fault for _, faults in results for fault in faults],
+    )
 
 
-def _write_tables(path: Path, schema: arrow.Schema, pieces: Iterable[arrow.Table]) -> None:
-    """Write tables into an Arrow file, which `_read_tables` reads."""
-    with ipc.new_file(path, schema, options=ipc.IpcWriteOptions(compression="lz4")) as file:
+def _write_tables(path: Path, pieces: Sequence[arrow.Table]) -> None:
+    """Write tables with one schema into an Arrow file, which `_read_tables` reads."""
+    with ipc.new_file(path, pieces[0].schema, options=ipc.IpcWriteOptions(compression="lz4")) as file:
         for piece in pieces:
             file.write_table(piece.combine_chunks())
 
 
 def _read_tables(path: Path) -> Iterator[arrow.Table]:
-    """Read the tables in a file from `_write_tables`, and then remove this file."""
+    """Read the tables in a file from `_write_tables`."""
     with ipc.open_file(path) as file:
         for at in range(file.num_record_batches):
             yield arrow.Table.from_batches([file.get_batch(at)])
-    path.unlink()
 
 
-@dataclass
-class _Writer:
-    """Writer that appends pieces of a table to a Parquet file and to a CSV file."""
-
-    table: parquet.ParquetWriter
-    lines: csv.CSVWriter
-    rows: int = 0
-
-    def write(self, piece: arrow.Table) -> None:
-        self.table.write_table(piece)
-        self.lines.write_table(piece)
-        self.rows += len(piece)
-
-
-@contextmanager
-def _open_writer(out: Path, name: str) -> Iterator[_Writer]:
-    """Open a writer for a table in `out`. The table's files appear in `out` only when they are complete."""
-    schema = SCHEMAS[name]
-    with (
-        atomic_path(out / f"{name}.parquet") as whole,
-        atomic_path(out / f"{name}.csv") as text,
-        parquet.ParquetWriter(whole, schema, compression="zstd") as table,
-        csv.CSVWriter(text, schema) as lines,
-    ):
-        yield _Writer(table, lines)
-
-
-def data_dictionary() -> pd.DataFrame:
-    """Return the data dictionary for the tables `samples` and `summary`.
-
-    It has the columns table, column, type, unit, may_be_empty and meaning.
-    """
-    samples = sample_dictionary().assign(table="samples")
-    summary = pd.DataFrame(
-        [
-            {"table": "summary", "column": name, "unit": _UNITS.get(name, ""), "meaning": meaning}
-            for name, meaning in {"row": "Number of the row, from 0: what a verdict's cases name", **COLUMNS}.items()
-        ]
-    )
-    columns = ["table", "column", "type", "unit", "may_be_empty", "meaning"]
-    return pd.concat([samples, summary], ignore_index=True).reindex(columns=columns)
+def _write_table(out: Path, name: str, rows: arrow.Table, parameters: Iterable[Column] = ()) -> None:
+    with table_writer(out, name, parameters) as writer:
+        writer.write(rows)

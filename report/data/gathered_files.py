@@ -12,9 +12,12 @@ import polars as pl
 
 from contract.errors import StudyError
 from contract.files import read_json
+from contract.sample_table import SAMPLES
 from report.data.dataset import Dataset, categorical
 from report.data.node_reader import Node, Nodes, empty_samples
 from report.data.published_records import Published
+from report.data.summary import COLUMNS, POINT
+from report.dataset.declaration import PLAIN_UNITS
 
 # Keys that `gather` adds to a node's record.
 _ADDED_KEYS = ("label", "source", "rounds", "contributed")
@@ -33,10 +36,10 @@ class GatheredNodes(Nodes):
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         request = experiments, tuple(columns)
         if self._cached is None or self._cached[0] != request:
-            path = self.folder / "samples.parquet"
             self._cached = None
             ids = [node.id for node in self.nodes] if self.partial else []
-            table = _read_table(path, *request, ids) if path.is_file() else super().samples(columns=columns)
+            there = (self.folder / "samples.parquet").is_file()
+            table = _read_samples(self.folder, *request, ids) if there else super().samples(columns=columns)
             self._cached = request, table
         return self._cached[1]
 
@@ -66,31 +69,62 @@ def read_dataset(
 
 
 def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str] = ()) -> pd.DataFrame:
-    """Read the summary table, indexed by row number. columns, nodes: columns and node ids to read (default: all).
+    """Read the results as summary rows, indexed by row number: the row of results.parquet, from 0.
 
-    Raises StudyError if the table is missing or unreadable.
+    Units and parameters are those of samples: 1 for values without a dimension, and the JSON text `params`.
+    columns, nodes: columns and node ids to read (default: all). Raises StudyError if a table is missing or unreadable.
     """
-    path = folder / "summary.parquet"
-    if not nodes:
-        return _read_table(path, columns=columns)
-    table = _read_table(path, columns=["row", *columns] if columns else (), nodes=nodes)
-    return table.set_index(table["row"].rename(None))
+    wanted = list(columns) or ["row", *POINT, *COLUMNS]
+    table = _scan(folder / "results.parquet").with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
+    if nodes:
+        table = table.filter(pl.col("node").is_in(list(nodes)))
+    if "params" in wanted:
+        points = _scan(folder / "points.parquet").select("point_id", "params")
+        table = table.join(points, on="point_id", how="left", maintain_order="left")
+    frame = _collect(
+        table.select(list(dict.fromkeys(["row", *wanted]))).with_columns(_STUDY_UNITS), folder / "results.parquet"
+    )
+    return frame.set_index(frame["row"].rename(None))[wanted]
 
 
-def _read_table(
-    path: Path, experiments: Sequence[str] = (), columns: Sequence[str] = (), nodes: Sequence[str] = ()
+def _read_samples(
+    folder: Path, experiments: Sequence[str], columns: Sequence[str], nodes: Sequence[str]
 ) -> pd.DataFrame:
-    """Read a table's rows for these experiments and nodes (default: all); skip row groups without such rows."""
+    """Read samples with the columns of SAMPLES; skip row groups without rows for these experiments and nodes.
+
+    Flags are bare names.
+    """
+    wanted = list(columns) or list(SAMPLES.columns)
+    table = _scan(folder / "samples.parquet")
+    if experiments:
+        table = table.filter(pl.col("experiment").is_in(list(experiments)))
+    if nodes:
+        table = table.filter(pl.col("node").is_in(list(nodes)))
+    if missing := set(wanted) & {"device", "backend", "dtype", "threads", "params"}:
+        points = _scan(folder / "points.parquet").select("point_id", *sorted(missing))
+        table = table.join(points, on="point_id", how="left", maintain_order="left")
+    if missing := set(wanted) & {"round", "run", "origin"}:
+        runs = _scan(folder / "runs.parquet").select("run_id", "origin", round="round_no", run="process")
+        table = table.join(runs.select("run_id", *sorted(missing)), on="run_id", how="left", maintain_order="left")
+    table = table.rename({"sample_no": "sample"}).with_columns(
+        _STUDY_UNITS, pl.col("flags").str.replace_all(r"(\w)-\w+", "${1}")
+    )
+    return _collect(table.select(wanted), folder / "samples.parquet")
+
+
+# Units of samples, in which values without a dimension have the unit 1.
+_STUDY_UNITS = pl.col("^unit$").replace(dict.fromkeys(PLAIN_UNITS, "1"))
+
+
+def _scan(path: Path) -> pl.LazyFrame:
     if not path.is_file():
         raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
+    return pl.scan_parquet(path)
+
+
+def _collect(table: pl.LazyFrame, path: Path) -> pd.DataFrame:
+    """Collect a table as a data frame with categorical texts. Raises StudyError if a file cannot be read."""
     try:
-        table = pl.scan_parquet(path)
-        if experiments:
-            table = table.filter(pl.col("experiment").is_in(list(experiments)))
-        if nodes:
-            table = table.filter(pl.col("node").is_in(list(nodes)))
-        if columns:
-            table = table.select(columns)
         rows = table.with_columns(pl.col(pl.String).cast(pl.Categorical)).collect()
         # Convert one column after the other, and drop each from `rows`. This halves the peak memory use.
         series = {name: rows.drop_in_place(name).to_pandas() for name in rows.columns}

@@ -23,6 +23,7 @@ from contract.errors import StudyError
 from contract.files import read_yaml, yaml_place
 from contract.schema import did_you_mean
 from report import PACKAGE, ROOT
+from report.data.names import KINDS, read_names
 
 PUBLISHED = ROOT / "data" / "published"
 SCHEMA = json.loads((PACKAGE / "schemas" / "published.schema.json").read_text(encoding="utf-8"))
@@ -144,7 +145,8 @@ class Comparison:
 class Published:
     """Published measurements.
 
-    records: all records, with the columns `key` ('source/id'), `source` and MEANING. sources: sources by id.
+    records: all records, with the columns `key` ('source/id'), `source` and MEANING, and the ids of their hardware and
+    model (accelerator_id, cpu_id, model_id; '' if the name is in no table). sources: sources by id.
     """
 
     records: pd.DataFrame = field(default_factory=lambda: _frame([]))
@@ -186,7 +188,7 @@ def read_published(directory: Path) -> Published:
 
 
 def _frame(rows: Sequence[Record]) -> pd.DataFrame:
-    frame = pd.DataFrame(list(rows), columns=["key", "source", *MEANING], dtype=object)
+    frame = pd.DataFrame(list(rows), columns=["key", "source", *MEANING, *KINDS.values()], dtype=object)
     return frame.astype(dict.fromkeys(NUMBERS, float))
 
 
@@ -215,9 +217,15 @@ def _read_records(path: Path, source: str) -> Iterator[Record]:
                     )
                 line_of_id[row["id"]] = table.line_num
                 numbers = {name: float(row[name]) if row[name] else math.nan for name in NUMBERS}
-                yield {**row, **numbers, "source": source, "key": f"{source}/{row['id']}"}
+                yield {**row, **numbers, **_ids(row, source), "source": source, "key": f"{source}/{row['id']}"}
     except (UnicodeDecodeError, csv.Error) as fault:
         raise StudyError(f"{path}: cannot be read as CSV in UTF-8 ({fault})") from None
+
+
+def _ids(row: Mapping[str, str], source: str) -> dict[str, str]:
+    """Return the ids of a record's GPU, processor and model."""
+    printed = {"accelerator": row["gpu"], "cpu": row["cpu"], "model": row["model"]}
+    return {column: read_names(kind).find(printed[kind], source) for kind, column in KINDS.items()}
 
 
 def _record_faults(row: Mapping[str, str]) -> Iterator[str]:

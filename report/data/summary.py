@@ -40,6 +40,9 @@ COLUMNS = {
     "high": f"Upper end of the {100 * statistics.LEVEL:g}% interval",
     "log_se": "Standard error of log estimate; of the estimate itself for shares",
     "df": "Degrees of freedom of the interval",
+    "variance": "Variance between rounds, of logarithms or, for shares, of values, before moderation",
+    "prior_df": "Degrees of freedom of the prior that moderated the variance",
+    "prior_variance": "Variance of that prior",
     "flop": "Floating-point operations of one call",
     "bytes": "Least memory traffic of one call",
     "flop_per_s": "flop / estimate, for times",
@@ -177,14 +180,19 @@ def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, ND
     clipped = share & np.array([name.endswith("share") for name in metrics], dtype=bool)
     is_counted = np.array([name in COUNTED or name.startswith("attention.") for name in metrics], dtype=bool)
     in_linear = np.repeat(linear, n)
-    table = {name: np.full(len(series), np.nan) for name in ("estimate", "low", "high", "log_se", "df")}
+    table = {
+        name: np.full(len(series), np.nan)
+        for name in ("estimate", "low", "high", "log_se", "df", "variance", "prior_df", "prior_variance")
+    }
     exact: set[int] = set()
     for chosen, result in (
         (linear, statistics.linear_estimates(medians[in_linear], n[linear], is_counted[linear], clipped[linear])),
         (~linear, statistics.log_estimates(medians[~in_linear], n[~linear], group[~linear])),
     ):
         exact |= set(at[chosen][result.exact].tolist())
-        for name, column in zip(table, (result.estimate, result.low, result.high, result.se, result.df), strict=True):
+        columns = (result.estimate, result.low, result.high, result.se, result.df)
+        moderation = (result.variance, result.prior_df, result.prior_variance)
+        for name, column in zip(table, (*columns, *moderation), strict=True):
             table[name][at[chosen]] = column
     return table, exact
 

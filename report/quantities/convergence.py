@@ -151,7 +151,17 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
     # If all values are equal, se / mean is 0 / 0, so the interval is nan. It must be unknown in this case, because
     # other seeds might give other values.
     ends = mean * np.exp(-half), mean * np.exp(half)
-    return statistics.PointEstimates(mean, *ends, se, n - 1.0, np.zeros(len(n), dtype=bool))
+    unknown = np.full(len(n), np.nan)
+    return statistics.PointEstimates(
+        mean,
+        *ends,
+        se,
+        n - 1.0,
+        np.zeros(len(n), dtype=bool),
+        variance=unknown,
+        prior_df=unknown,
+        prior_variance=unknown,
+    )
 
 
 def slope_weights(batches: Floats) -> Floats:

@@ -1,0 +1,1 @@
+"""The dataset: tidy tables with an id for each number, which judge, report and readers share."""

@@ -1,0 +1,348 @@
+"""Tables of measurements: machines, runs, software, points, samples and results, with their ids."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pyarrow as arrow
+
+from contract.errors import StudyError
+from contract.node import machine_of_node
+from contract.node_pack import round_file_name
+from contract.sample_dictionary import count_items, dictionary, metric_entry
+from contract.sample_flags import parse_sample_flags
+from report.data.disturbances import parse_flags
+from report.data.names import read_names
+from report.data.node_reader import Node
+from report.dataset.declaration import Column, dataset_unit, tables
+
+# Columns that identify a point in samples: a point is the same on all nodes.
+IDENTITY = ["experiment", "device", "backend", "dtype", "threads", "params"]
+# Column of samples for the number in a flag's detail.
+_FLAG_NUMBERS = {
+    "queued": "queued", "crowded": "crowded", "stopped": "stopped_s", "memory": "stalled", "clock": "clock_drop",
+}  # fmt: skip
+# Reason in the detail of the flag `throttled`, and its code.
+_THROTTLED = {
+    "power": "throttled-power",
+    "heat": "throttled-heat",
+    "thermal": "throttled-heat",
+    "quota": "throttled-quota",
+}
+
+# Columns of runs that a round's metadata holds under the same name.
+_ROUND_KEYS = ("started_utc", "ended_utc", "wall_s", "stood_s", "warmup_s", "timed_s", "seed", "protocol")
+
+Row = dict[str, Any]
+# Node, experiment, device, round and process.
+Run = tuple[str, str, str, int, str]
+
+
+def run_id(node: str, experiment: str, device: str, round_no: int) -> str:
+    """Return a run's id: the path of its file in data/nodes, without the suffix."""
+    return f"{node}/{round_file_name(experiment, device, round_no).removesuffix('.parquet')}"
+
+
+def point_id(experiment: str, *values: Any) -> str:
+    """Return a point's id: the experiment and a hash of the other values in IDENTITY."""
+    text = json.dumps([experiment, *values], ensure_ascii=False)
+    return f"{experiment}.{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
+
+
+def result_id(node: str, point: str, metric: str) -> str:
+    """Return a result's id."""
+    return f"{node}/{point}/{metric}"
+
+
+def plain_samples(samples: pd.DataFrame) -> pl.DataFrame:
+    """Return samples as a polars table with plain texts, and missing values in place of NaN."""
+    table = pl.from_pandas(samples)
+    texts = pl.col(pl.Categorical, pl.Enum).cast(pl.String)
+    return table.with_columns(texts).with_columns(pl.col(pl.Float64).fill_nan(None), pl.col("threads").cast(pl.Int64))
+
+
+def list_points(samples: pl.DataFrame) -> pl.DataFrame:
+    """Return the distinct points in samples, with the columns point_id and IDENTITY, sorted by id."""
+    points = samples.select(IDENTITY).unique()
+    ids = [point_id(*row) for row in points.iter_rows()]
+    return points.with_columns(point_id=pl.Series(ids, dtype=pl.String)).select("point_id", *IDENTITY).sort("point_id")
+
+
+def merge_points(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Merge tables of points. Raises StudyError if two points have one id."""
+    points = pl.concat([*parts]).unique().sort("point_id")
+    twice = points.filter(pl.col("point_id").is_duplicated())
+    if len(twice):
+        raise StudyError(
+            f"two points have the id {twice['point_id'][0]}: lengthen the hash in report/dataset/measured.py"
+        )
+    return points
+
+
+def sample_rows(samples: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
+    """Return samples with the ids of run and point, codes and numbers in place of flags, and units of the dataset."""
+    runs = samples.select("node", "experiment", "device", "round").unique()
+    run_ids = pl.Series([run_id(*row) for row in runs.iter_rows()], dtype=pl.String)
+    units = samples.select("metric", "unit").unique()
+    new_units = pl.Series([dataset_unit(unit, metric) for metric, unit in units.iter_rows()], dtype=pl.String)
+    flags = _flag_columns(samples["flags"].unique().to_list())
+    return (
+        samples.join(points, on=IDENTITY, how="left", maintain_order="left")
+        .join(runs.with_columns(run_id=run_ids), on=runs.columns, how="left", maintain_order="left")
+        .join(units.with_columns(new_unit=new_units), on=units.columns, how="left", maintain_order="left")
+        .join(flags, on="flags", how="left", maintain_order="left")
+        .drop("flags", "unit")
+        .rename({"sample": "sample_no", "codes": "flags", "new_unit": "unit"})
+        .select(tables()["samples"].names)
+    )
+
+
+def _flag_columns(texts: Sequence[str]) -> pl.DataFrame:
+    """Return for each text of flags its codes and numbers."""
+    rows: list[Row] = []
+    for text in texts:
+        row: Row = {"flags": text, **dict.fromkeys(_FLAG_NUMBERS.values())}
+        codes = []
+        for flag in parse_sample_flags(text):
+            reason = next((code for word, code in _THROTTLED.items() if word in flag.detail), flag.name)
+            codes.append(reason if flag.name == "throttled" else flag.name)
+            if flag.name in _FLAG_NUMBERS and flag.figure:
+                row[_FLAG_NUMBERS[flag.name]] = flag.amount
+        rows.append({**row, "codes": " ".join(dict.fromkeys(codes))})
+    numbers = dict.fromkeys(_FLAG_NUMBERS.values(), pl.Float64)
+    return pl.DataFrame(rows, schema={"flags": pl.String, **numbers, "codes": pl.String})
+
+
+def drift_by_run(samples: pl.DataFrame) -> dict[str, float]:
+    """Return each run's drift: the median over its times of (its median / the median over the node's rounds), minus 1.
+
+    samples: samples with status ok and a run_id. Runs without times, or of points measured in one round, have none.
+    """
+    place = ["node", "point_id", "metric"]
+    medians = samples.filter(pl.col("unit") == "s", pl.col("status") == "ok").group_by(*place, "run_id").agg(
+        pl.col("value").median()
+    )  # fmt: skip
+    several = medians.filter(pl.len().over(place) > 1)
+    drifts = several.with_columns(pl.col("value") / pl.col("value").median().over(place) - 1)
+    return dict(drifts.group_by("run_id").agg(pl.col("value").median()).iter_rows())
+
+
+def result_rows(
+    summary: pl.DataFrame,
+    points: pl.DataFrame,
+    parameters: pl.DataFrame,
+    protocols: Mapping[tuple[str, str, str], int | None],
+) -> arrow.Table:
+    """Return the results of summary rows, in their order.
+
+    parameters: the parameter columns of each point_id. protocols: protocol by node, experiment and device.
+    """
+    rows = summary.join(points, on=IDENTITY, how="left", maintain_order="left").join(
+        parameters, on="point_id", how="left", maintain_order="left"
+    )
+    ids = [result_id(*row) for row in rows.select("node", "point_id", "metric").iter_rows()]
+    places = list(rows.select("node", "experiment", "device").iter_rows())
+    items = [
+        count_items(experiment, json.loads(params)) if metric == "time" else ("", None)
+        for experiment, metric, params in rows.select("experiment", "metric", "params").iter_rows()
+    ]
+    units = [dataset_unit(unit, metric) for unit, metric in rows.select("unit", "metric").iter_rows()]
+    codes = [" ".join(dict.fromkeys(flag.name for flag in parse_flags(text))) for text in rows["flags"].to_list()]
+    rows = rows.with_columns(
+        result_id=pl.Series(ids, dtype=pl.String),
+        machine_id=pl.Series([machine_of_node(node) for node, *_ in places], dtype=pl.String),
+        protocol=pl.Series([protocols.get(place) for place in places], dtype=pl.Int64),
+        unit=pl.Series(units, dtype=pl.String),
+        flags=pl.Series(codes, dtype=pl.String),
+        item=pl.Series([item for item, _ in items], dtype=pl.String),
+        items_per_s=pl.Series([count for _, count in items], dtype=pl.Float64) / pl.col("estimate"),
+    )
+    names = [*tables()["results"].names, *(name for name in parameters.columns if name != "point_id")]
+    return rows.select(names).with_columns(pl.col(pl.Float64).fill_nan(None)).to_arrow()
+
+
+def flag_rows(results: Sequence[str], texts: Sequence[str]) -> Iterator[Row]:
+    """Yield a row for each flag of a result. texts: the flags as text in summary rows."""
+    for name, text in zip(results, texts, strict=True):
+        seen = set()
+        for flag in parse_flags(text):
+            if flag.name not in seen:
+                seen.add(flag.name)
+                yield {
+                    "result_id": name,
+                    "flag": flag.name,
+                    "n_samples": flag.n if flag.of else None,
+                    "of_samples": flag.of or None,
+                    "worst": flag.amount,
+                    "detail": flag.most,
+                }
+
+
+def parameter_table(points: pl.DataFrame, columns: Mapping[str, Column]) -> pl.DataFrame:
+    """Return the points' parameters as columns beside point_id. columns: as from `parameter_columns`."""
+    read = [json.loads(text) for text in points["params"].to_list()]
+    made = {"point_id": points["point_id"]}
+    for name, column in columns.items():
+        values = [_parameter_value(row.get(name), column.type) for row in read]
+        made[column.name] = pl.Series(
+            values, dtype=pl.Schema(arrow.schema([(column.name, column.arrow_type)]))[column.name]
+        )
+    return pl.DataFrame(made)
+
+
+def _parameter_value(value: Any, kind: str) -> Any:
+    if value is None or kind != "text" or isinstance(value, str):
+        return float(value) if kind == "number" and value is not None else value
+    return json.dumps(value)
+
+
+def parameter_types(points: pl.DataFrame) -> dict[str, set[type]]:
+    """Return the Python types of each parameter's values in points."""
+    types: dict[str, set[type]] = {}
+    for text in points["params"].to_list():
+        for name, value in json.loads(text).items():
+            types.setdefault(name, set()).add(type(value))
+    return types
+
+
+def machine_rows(nodes: Iterable[Node]) -> list[Row]:
+    """Return a row per machine, with the facts of its newest record."""
+    newest: dict[str, Node] = {}
+    for node in sorted(nodes, key=lambda node: str(node.record["started_utc"])):
+        newest[machine_of_node(node.id)] = node
+    return [_machine_row(name, node) for name, node in sorted(newest.items())]
+
+
+def _machine_row(name: str, node: Node) -> Row:
+    gpus = [card["name"] for card in node.record["hardware"]["gpus"]] or [
+        device["name"] for device in node.record["devices"] if device["kind"] == "gpu"
+    ]
+    return {
+        **_recorded("machines", node.record),
+        "machine_id": name,
+        "label": node.label,
+        "simd": " ".join(node.record["hardware"]["cpu"].get("simd", [])),
+        "cpu_id": read_names("cpu").find(node.record["hardware"]["cpu"]["model"]),
+        "accelerator_id": read_names("accelerator").find(gpus[0]) if gpus else "",
+        "gpu_reported": gpus[0] if gpus else "",
+        "accelerators": gpus.count(gpus[0]) if gpus else 0,
+    }
+
+
+def run_rows(nodes: Iterable[Node], runs: Iterable[Run], drifts: Mapping[str, float]) -> list[Row]:
+    """Return a row per run, sorted by id. drifts: drift by run id."""
+    by_id = {node.id: node for node in nodes}
+    about = {(node.id, str(entry["file"])): entry for node in by_id.values() for entry in node.rounds}
+    metadata = [column for column in tables()["runs"].names if column in _ROUND_KEYS]
+    rows: list[Row] = []
+    for run in runs:
+        *place, process = run
+        node, name = by_id[run[0]], run_id(*place)
+        entry = about.get((run[0], round_file_name(*place[1:])), {})
+        rows.append(
+            {
+                **_recorded("runs", node.record),
+                **{key: entry.get(key) for key in metadata},
+                "run_id": name,
+                "node": node.id,
+                "machine_id": machine_of_node(node.id),
+                "experiment": run[1],
+                "device": run[2],
+                "round_no": run[3],
+                "process": process,
+                "drift": drifts.get(name),
+                "contributed": node.contributed,
+            }
+        )
+    return sorted(rows, key=lambda row: str(row["run_id"]))
+
+
+def software_rows(nodes: Iterable[Node]) -> list[Row]:
+    """Return a row per node and package, and per node and backend that measured."""
+    rows = []
+    for node in nodes:
+        software = node.record["software"]
+        for name, version in sorted(software["packages"].items()):
+            rows.append({"node": node.id, "kind": "package", "name": name, "package": name, "version": version})
+        for name, about in sorted(software.get("backends", {}).items()):
+            rows.append({"node": node.id, "kind": "backend", "name": name, **about})
+    return rows
+
+
+def _recorded(table: str, record: Mapping[str, Any]) -> Row:
+    """Return the columns of a table that stand in a node's record; None for those that it lacks."""
+    return {
+        column.name: _value_at(record, column.record.split(".")) for column in tables()[table].columns if column.record
+    }
+
+
+def _value_at(record: Any, path: Sequence[str]) -> Any:
+    for step in path:
+        if not isinstance(record, Mapping) or step not in record:
+            return None
+        record = record[step]
+    return record
+
+
+def metric_rows(pairs: Iterable[tuple[str, str, str]]) -> list[Row]:
+    """Return a row per metric. pairs: experiment, metric and the study's unit of results."""
+    experiments: dict[str, set[str]] = {}
+    units: dict[str, str] = {}
+    for experiment, metric, unit in pairs:
+        experiments.setdefault(metric, set()).add(experiment)
+        units.setdefault(metric, dataset_unit(unit, metric))
+    rows = []
+    for name, places in sorted(experiments.items()):
+        entry = metric_entry(name)
+        digits = [part for part in name.replace("_", ".").split(".") if part.isdecimal()]
+        rows.append(
+            {
+                "metric": name,
+                "unit": units[name],
+                "better": entry.get("better", ""),
+                "means": entry.get("meaning", ""),
+                "experiments": " ".join(sorted(places)),
+                "bin_upper": float(digits[-1]) if digits and entry.get("bins") else None,
+            }
+        )
+    return rows
+
+
+def parameter_rows(points: pl.DataFrame, columns: Mapping[str, Column]) -> list[Row]:
+    """Return a row per parameter of points."""
+    experiments: dict[str, set[str]] = {}
+    for experiment, text in points.select("experiment", "params").iter_rows():
+        for name in json.loads(text):
+            experiments.setdefault(name, set()).add(experiment)
+    known = dictionary()["parameters"]
+    return [
+        {
+            "parameter": column.name,
+            "type": column.type,
+            "unit": column.unit,
+            "means": "; ".join(
+                [
+                    column.means,
+                    *(f"{where}: {means}" for where, means in known.get(name, {}).get("by_experiment", {}).items()),
+                ]
+            ),
+            "experiments": " ".join(sorted(experiments[name])),
+        }
+        for name, column in columns.items()
+    ]
+
+
+def to_table(name: str, rows: Sequence[Mapping[str, Any]], parameters: Iterable[Column] = ()) -> arrow.Table:
+    """Return rows as a table with the declared columns; texts that a row lacks are empty, other values are missing."""
+    schema = tables()[name].schema(parameters)
+    columns = []
+    for field in schema:
+        text = field.type == arrow.string()
+        values = [row.get(field.name) for row in rows]
+        columns.append(arrow.array(["" if text and value is None else value for value in values], field.type))
+    return arrow.Table.from_arrays(columns, schema=schema)

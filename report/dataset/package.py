@@ -1,0 +1,233 @@
+"""Write the dataset: all tables, with the files that describe, license and check them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as arrow
+from pyarrow import parquet
+
+from contract.errors import StudyError
+from contract.files import write_json, write_text
+from report.data.published_records import Published
+from report.dataset import card, judged, published
+from report.dataset.declaration import Column, Table, tables
+from report.dataset.files import table_writer
+from report.dataset.measured import to_table
+from report.publish.study_metadata import NAME, Study, read_study
+from report.verdicts import read_verdicts
+
+# Tables that `gather` writes, and files beside them that the dataset takes over.
+MEASURED = (
+    "machines", "runs", "software", "points", "samples", "results", "result_flags", "metrics", "parameters",
+)  # fmt: skip
+RECORDS = "nodes.json"
+SUMS = "SHA256SUMS"
+_PROFILE = "https://datapackage.org/profiles/2.0"
+_FRICTIONLESS = {"text": "string", "datetime": "string"}
+
+
+def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.Entries, records: Published) -> list[str]:
+    """Write the dataset into the folder `out`, which it replaces; return the names of its files.
+
+    data: folder written by `gather`. verdicts: `verdicts.json` for these data. reference, records: published figures
+    and measurements. Raises StudyError if a table is missing or the verdicts are of other data, and OSError if a file
+    cannot be written. If it fails, `out` stays as it was.
+    """
+    document = read_verdicts(verdicts)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".dataset-", dir=out.parent) as scratch:
+        folder = Path(scratch) / out.name
+        folder.mkdir()
+        _copy_measured(data, folder)
+        for name, rows in _published_tables(reference, records):
+            _write_rows(folder, name, rows)
+        cells, evidence = judged.cell_rows(document, _result_ids(folder, document))
+        for name, rows in (("claims", judged.claim_rows(document)), ("cells", cells), ("cell_evidence", evidence)):
+            _write_rows(folder, name, rows)
+        _describe(folder, document, read_study())
+        if out.exists():
+            shutil.rmtree(out)
+        folder.chmod(0o755)
+        folder.rename(out)
+    return sorted(path.name for path in out.iterdir())
+
+
+def _copy_measured(data: Path, folder: Path) -> None:
+    for name in MEASURED:
+        for suffix in (".parquet", ".csv") if tables()[name].csv else (".parquet",):
+            _copy(data / f"{name}{suffix}", folder)
+    _copy(data / RECORDS, folder)
+
+
+def _copy(source: Path, folder: Path) -> None:
+    if not source.is_file():
+        raise StudyError(f"{source}: no such file: write it with `python -m report gather`")
+    shutil.copyfile(source, folder / source.name)
+
+
+def _published_tables(
+    reference: published.Entries, records: Published
+) -> Iterable[tuple[str, Sequence[Mapping[str, Any]]]]:
+    yield "records", published.record_rows(records)
+    yield "sources", published.source_rows(records)
+    yield from published.name_tables(records, reference)
+    yield "reference", published.reference_rows(reference)
+    yield "prices", published.price_rows(records, reference)
+
+
+def _write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    with table_writer(folder, name) as writer:
+        writer.write(to_table(name, rows))
+
+
+def _result_ids(folder: Path, document: Mapping[str, Any]) -> list[str]:
+    """Return the result ids in order of the summary's rows. Raises StudyError unless the verdicts are of these data."""
+    table = parquet.read_table(folder / "results.parquet", columns=["result_id", "node"])
+    nodes = set(table["node"].to_pylist())
+    judged_nodes = {node["id"] for node in document["nodes"]}
+    if nodes - judged_nodes:
+        raise StudyError(
+            f"the verdicts are not of these data: they lack {', '.join(sorted(nodes - judged_nodes))}: judge again"
+        )
+    ids: list[str] = table["result_id"].to_pylist()
+    return ids
+
+
+def _describe(folder: Path, document: Mapping[str, Any], study: Study) -> None:
+    """Write the data card, the packages for programs, the citation files and the digests."""
+    counts = {name: parquet.read_metadata(folder / f"{name}.parquet").num_rows for name in tables()}
+    card.write_card(folder, document, study, counts)
+    write_json(folder / "datapackage.json", data_package(folder, study))
+    write_json(folder / "croissant.json", card.croissant(folder, document, study))
+    write_text(folder / SUMS, sums(folder))
+
+
+def sums(folder: Path) -> str:
+    """Return the digests of all files under a folder but the list itself, as `sha256sum -c` reads them."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
+    return "".join(f"{digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths)
+
+
+def digest(path: Path) -> str:
+    """Return a file's SHA-256 as hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def data_package(folder: Path, study: Study) -> dict[str, Any]:
+    """Describe the dataset as a Data Package: a resource per table and format, with keys and references.
+
+    Source: Data Package 2.0, https://datapackage.org/standard/data-package/. The field property `unit` is our extension.
+    A Parquet resource has no `bytes`, because Frictionless counts none for it.
+    """
+    resources = [resource for table in tables().values() for resource in _resources(folder, table)]
+    record = folder / RECORDS
+    resources.append(
+        {
+            "name": "nodes",
+            "title": "Full record of each node",
+            "path": RECORDS,
+            "format": "json",
+            "mediatype": "application/json",
+            "encoding": "utf-8",
+            "bytes": record.stat().st_size,
+            "hash": f"sha256:{digest(record)}",
+        }
+    )
+    return {
+        "$schema": f"{_PROFILE}/datapackage.json",
+        "name": f"{NAME}-dataset",
+        "title": f"{study.title}: dataset",
+        "version": study.version,
+        "licenses": [{"name": card.LICENCE, "path": card.LICENCE_URL, "title": card.LICENCE_TITLE}],
+        "contributors": [{"title": study.authors}],
+        "keywords": list(study.keywords),
+        "resources": resources,
+    }
+
+
+def _resources(folder: Path, table: Table) -> Iterable[dict[str, Any]]:
+    for suffix, media in (("parquet", "application/vnd.apache.parquet"), ("csv", "text/csv")):
+        path = folder / f"{table.name}.{suffix}"
+        if suffix == "csv" and not table.csv:
+            continue
+        yield {
+            "name": f"{table.name}-{suffix}" if suffix == "csv" else table.name,
+            "title": table.title,
+            "type": "table",
+            "path": path.name,
+            "format": suffix,
+            "mediatype": media,
+            **({"encoding": "utf-8", "bytes": path.stat().st_size} if suffix == "csv" else {}),
+            "hash": f"sha256:{digest(path)}",
+            "schema": _schema(folder, table, "" if suffix == "parquet" else "-csv"),
+        }
+
+
+def columns_of(folder: Path, table: Table) -> list[Column]:
+    """Return a table's columns as its file has them: the declared ones, then parameters."""
+    declared = {column.name: column for column in table.columns}
+    columns = []
+    for field in parquet.read_schema(folder / f"{table.name}.parquet"):
+        about = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+        own = Column(field.name, about.get("description", ""), type_name(field.type), about.get("unit", ""))
+        columns.append(declared.get(field.name, own))
+    return columns
+
+
+def type_name(kind: arrow.DataType) -> str:
+    """Return the declared name of an Arrow type."""
+    if arrow.types.is_boolean(kind):
+        return "boolean"
+    if arrow.types.is_integer(kind):
+        return "integer"
+    return "number" if arrow.types.is_floating(kind) else "text"
+
+
+def _schema(folder: Path, table: Table, suffix: str) -> dict[str, Any]:
+    references = [
+        {
+            "fields": [column.name],
+            "reference": {"resource": column.refers.partition(".")[0], "fields": [column.refers.partition(".")[2]]},
+        }
+        for column in table.columns
+        if column.refers and not suffix and column.name in table.key
+    ]
+    nulls = columns_with_nulls(folder / f"{table.name}.parquet")
+    return {
+        "$schema": f"{_PROFILE}/tableschema.json",
+        "fields": [_field(column, column.name in table.key, nulls) for column in columns_of(folder, table)],
+        "primaryKey": list(table.key),
+        **({"foreignKeys": references} if references else {}),
+    }
+
+
+def columns_with_nulls(path: Path) -> set[str]:
+    """Return the columns of a Parquet file that have missing values."""
+    footer = parquet.read_metadata(path)
+    groups = [footer.row_group(at) for at in range(footer.num_row_groups)]
+    columns = [group.column(at) for group in groups for at in range(group.num_columns)]
+    return {column.path_in_schema for column in columns if column.statistics is None or column.statistics.null_count}
+
+
+def _field(column: Column, required: bool, nulls: set[str]) -> dict[str, Any]:
+    # pandas, by which Frictionless reads Parquet, turns whole numbers into floats beside missing values.
+    kind = "number" if column.type == "integer" and column.name in nulls else column.type
+    field: dict[str, Any] = {
+        "name": column.name,
+        "type": _FRICTIONLESS.get(kind, kind),
+        "description": column.means,
+        **({"unit": column.unit} if column.unit else {}),
+    }
+    if column.type in _FRICTIONLESS:
+        # An empty text means "not applicable", so readers must not take it for a missing value.
+        field["missingValues"] = []
+    elif required:
+        field["constraints"] = {"required": True}
+    return field
