@@ -101,7 +101,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="output folder of `render`; the files are added to it",
     )
-    site.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="output folder of `gather`")
+    site.add_argument(
+        "--dataset", required=True, type=parse_path, metavar="DIR", help="output folder of `dataset` for these verdicts"
+    )
 
     compared = commands.add_parser("compare", help="compare two editions: print the verdicts that changed, and why")
     compared.add_argument(
@@ -206,8 +208,10 @@ def parser() -> argparse.ArgumentParser:
     )
 
     package = commands.add_parser(
-        "datapackage", help="write data/published.schema.json and datapackage.json, which describe the published data"
+        "datapackage",
+        help="write data/datapackage.json and SHA256SUMS, which describe the files of data/, or check them",
     )
+    package.add_argument("--check", action="store_true", help="compare the files with SHA256SUMS instead")
     package.add_argument(
         "--data",
         type=parse_path,
@@ -308,7 +312,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif args.command == "site":
         from report.pages.downloads import write_downloads
 
-        written = write_downloads(args.report, args.verdicts, args.data, args.previous)
+        written = write_downloads(args.report, args.verdicts, args.dataset, args.previous)
         print(f"{len(written)} files beside the pages: {args.report}", file=sys.stderr)
     elif args.command == "preliminary":
         from report.pages.preliminary_page import write_preliminary_page
@@ -376,9 +380,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         written = write_dataset(args.data, args.verdicts, args.out, figures, others)
         print(f"{len(written)} files: {args.out}", file=sys.stderr)
     elif args.command == "datapackage":
-        from report.publish import write_published
+        from report.publish import datapackage
 
-        print(write_published(args.data))
+        if args.check:
+            return datapackage.print_faults(args.data)
+        print(datapackage.write_published(args.data))
     elif args.command == "new-claim":
         from report.commands.new_claim import new_claim, next_steps
         from report.judging.judge import CLAIMS

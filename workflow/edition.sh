@@ -13,7 +13,8 @@ python -m report gather --nodes data/nodes --out "$made/data"
 python -m report judge --data "$made/data" --out "$made/verdicts.json"
 python -m report render --verdicts "$made/verdicts.json" --data "$made/data" --out "$made/report" --renderer pandoc \
     ${last:+--previous "$last"}
-python -m report site --verdicts "$made/verdicts.json" --data "$made/data" --report "$made/report" \
+python -m report dataset --verdicts "$made/verdicts.json" --data "$made/data" --out "$made/dataset"
+python -m report site --verdicts "$made/verdicts.json" --dataset "$made/dataset" --report "$made/report" \
     ${last:+--previous "$last"}
 python -m report edition --verdicts "$made/verdicts.json" --data "$made/data" --report "$made/report"
 page="$(find data/editions -mindepth 2 -maxdepth 2 -name index.html | sort -V | tail -n 1)"

@@ -293,13 +293,13 @@ def find_sources(
 ) -> Sources:
     """Find a claim's sources: gathered data (default: beside the verdicts) and published figures.
 
-    Raises StudyError if `data` holds no summary.
+    Raises StudyError if `data` holds no results.
     """
     beside = verdicts.parent / "data"
-    if data is None and (beside / "summary.parquet").is_file():
+    if data is None and (beside / "results.parquet").is_file():
         data = beside
-    if data is not None and not (data / "summary.parquet").is_file():
-        raise StudyError(f"{data}: holds no summary.parquet. Give the folder that `python -m report gather` wrote")
+    if data is not None and not (data / "results.parquet").is_file():
+        raise StudyError(f"{data}: holds no results.parquet. Give the folder that `python -m report gather` wrote")
     if not any(part.get("entries") for part in claim["parts"]):
         return Sources(data, {}, most)
     from report.data.reference_figures import read_reference

@@ -68,16 +68,21 @@ def read_dataset(
     return Dataset(gathered, reference or {}, summary, published=published or Published())
 
 
-def read_summary(folder: Path, columns: Sequence[str] = (), nodes: Sequence[str] = ()) -> pd.DataFrame:
+def read_summary(
+    folder: Path, columns: Sequence[str] = (), nodes: Sequence[str] = (), rows: Sequence[int] = ()
+) -> pd.DataFrame:
     """Read the results as summary rows, indexed by row number: the row of results.parquet, from 0.
 
     Units and parameters are those of samples: 1 for values without a dimension, and the JSON text `params`.
-    columns, nodes: columns and node ids to read (default: all). Raises StudyError if a table is missing or unreadable.
+    columns, nodes, rows: columns, node ids and row numbers to read (default: all). Raises StudyError if a table is
+    missing or unreadable.
     """
     wanted = list(columns) or ["row", *POINT, *COLUMNS]
     table = _scan(folder / "results.parquet").with_row_index("row").with_columns(pl.col("row").cast(pl.Int64))
     if nodes:
         table = table.filter(pl.col("node").is_in(list(nodes)))
+    if rows:
+        table = table.filter(pl.col("row").is_in(list(rows)))
     if "params" in wanted:
         points = _scan(folder / "points.parquet").select("point_id", "params")
         table = table.join(points, on="point_id", how="left", maintain_order="left")

@@ -18,45 +18,46 @@ _COLUMNS = [
 
 
 def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Read summary rows from a gathered folder by number.
+    """Read summary rows from a gathered folder by number, with their result_id and with flags in words.
 
-    Raises StudyError if the table cannot be read or lacks a row.
+    Raises StudyError if a table cannot be read or lacks a row.
     """
     if not numbers:
         return {}
-    import pyarrow
-    from pyarrow import parquet
+    import polars as pl
 
-    path = folder / "summary.parquet"
-    try:
-        # Summaries from earlier editions lack some of these columns.
-        available = set(parquet.read_schema(path).names)
-        columns = [name for name in _COLUMNS if name in available]
-        table = parquet.read_table(path, columns=columns, filters=[("row", "in", sorted(numbers))])
-    except (OSError, pyarrow.ArrowException) as broken:
-        raise StudyError(f"{path}: cannot be read ({str(broken).splitlines()[0]}): gather again") from None
-    rows = {int(row["row"]): row for row in table.to_pylist()}
+    from report.data.disturbances import FlagSummary, format_flags
+    from report.data.gathered_files import read_summary
+
+    table = read_summary(folder, [*_COLUMNS, "result_id"], rows=sorted(numbers))
+    rows = {int(row["row"]): {str(key): value for key, value in row.items()} for row in table.to_dict("records")}
     if len(rows) < len(set(numbers)):
         raise StudyError(f"{folder}: not the data that these verdicts were made from: judge them again")
-    return rows
+    ids = [row["result_id"] for row in rows.values()]
+    flags: dict[str, list[FlagSummary]] = {}
+    for flag in pl.read_parquet(folder / "result_flags.parquet").filter(pl.col("result_id").is_in(ids)).to_dicts():
+        summary = FlagSummary(flag["flag"], flag["n_samples"] or 0, flag["of_samples"] or 0, flag["detail"])
+        flags.setdefault(flag["result_id"], []).append(summary)
+    return {number: {**row, "flags": format_flags(flags.get(row["result_id"], ()))} for number, row in rows.items()}
 
 
 def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, float]]:
     """Return a summary row's rounds, each with its number, its ok sample count and its median.
 
-    The list is empty if the folder contains no samples, as in a published edition of the report.
+    The list is empty if the folder contains no samples.
     """
     import polars as pl
 
     path = folder / "samples.parquet"
     if not path.is_file():
         return []
-    same_point = [
-        pl.col(name) == row[name] for name in ("node", "experiment", "device", "backend", "dtype", "threads", "params")
-    ]
-    samples = pl.scan_parquet(path).filter(*same_point, pl.col("metric") == row["metric"], pl.col("status") == "ok")
-    rounds = samples.group_by("round").agg(pl.len(), pl.col("value").median()).sort("round").collect()
-    return list(rounds.iter_rows())
+    node, point, metric = row["result_id"].split("/")
+    samples = pl.scan_parquet(path).filter(
+        pl.col("node") == node, pl.col("point_id") == point, pl.col("metric") == metric, pl.col("status") == "ok"
+    )
+    runs = pl.scan_parquet(folder / "runs.parquet").select("run_id", "round_no")
+    rounds = samples.join(runs, on="run_id").group_by("round_no").agg(pl.len(), pl.col("value").median())
+    return list(rounds.sort("round_no").collect().iter_rows())
 
 
 def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:

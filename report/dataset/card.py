@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import yaml
 
 from contract.files import write_json, write_text
 from contract.provenance import short_commit
 from report.dataset import package
 from report.dataset.declaration import Column, tables
+from report.dataset.digests import digest
 from report.publish.study_metadata import NAME, Study
 
 LICENCE, LICENCE_TITLE = "CC-BY-4.0", "Creative Commons Attribution 4.0 International"
@@ -98,25 +98,9 @@ def write_card(folder: Path, document: Mapping[str, Any], study: Study, counts: 
         undefined=jinja2.StrictUndefined,
         autoescape=False,
     )
-    write_text(folder / "README.md", environment.get_template("README.md").render(about).rstrip() + "\n")
-    write_text(folder / "LICENSE", environment.get_template("LICENSE").render(about).rstrip() + "\n")
-    write_text(folder / "CITATION.cff", yaml.safe_dump(_citation(about), sort_keys=False, allow_unicode=True))
+    for name in ("README.md", "LICENSE", "CITATION.cff"):
+        write_text(folder / name, environment.get_template(name).render(about).rstrip() + "\n")
     write_json(folder / ".zenodo.json", _deposit(about))
-
-
-def _citation(about: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "cff-version": "1.2.0",
-        "message": "If you use these data, please cite them as below; to cite one number, add its id.",
-        "title": f"{about['title']}: dataset",
-        "type": "dataset",
-        "authors": [{"name": about["authors"]}],
-        "version": about["version"],
-        "date-released": about["generated"],
-        "commit": about["commit"],
-        "license": LICENCE,
-        "keywords": list(about["keywords"]),
-    }
 
 
 def _deposit(about: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,7 +142,7 @@ def croissant(folder: Path, document: Mapping[str, Any], study: Study) -> dict[s
                 "name": f"{name}.parquet",
                 "contentUrl": f"{name}.parquet",
                 "encodingFormat": "application/x-parquet",
-                "sha256": package.digest(folder / f"{name}.parquet"),
+                "sha256": digest(folder / f"{name}.parquet"),
             }
             for name in tables()
         ],

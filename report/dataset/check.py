@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
 from pyarrow import ArrowException, parquet
 
-from contract.errors import StudyError
 from report.dataset.declaration import Table, tables
-from report.dataset.package import SUMS, digest, type_name
+from report.dataset.digests import digest_faults
+from report.dataset.package import dataset_files, type_name
 
-_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 # Tables of each kind of evidence, with the column of ids.
 _EVIDENCE = {
     "result": ("results", "result_id"),
@@ -34,7 +32,7 @@ def print_faults(folder: Path) -> int:
 
 def dataset_faults(folder: Path) -> Iterator[str]:
     """Yield a line per fault: the file, and what is wrong. Raises StudyError if the list of digests is missing."""
-    yield from digest_faults(folder)
+    yield from digest_faults(folder, dataset_files(folder))
     for table in tables().values():
         try:
             yield from _table_faults(folder, table)
@@ -44,31 +42,6 @@ def dataset_faults(folder: Path) -> Iterator[str]:
         yield from _evidence_faults(folder)
     except (OSError, pl.exceptions.PolarsError) as broken:
         yield f"cell_evidence.parquet: cannot be checked ({str(broken).splitlines()[0]})"
-
-
-def digest_faults(folder: Path) -> Iterator[str]:
-    """Yield a line per file that is missing, differs from its digest or has none.
-
-    Raises StudyError if the list of digests is missing.
-    """
-    path = folder / SUMS
-    if not path.is_file():
-        raise StudyError(f"{path}: no such file: this is no dataset, or not a whole one")
-    listed = {}
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            yield f"{SUMS}, line {number}: is not a digest and a file name"
-        else:
-            listed[match[2]] = match[1]
-    there = {file.relative_to(folder).as_posix(): file for file in folder.rglob("*") if file.is_file()}
-    for name in sorted(listed.keys() - there.keys()):
-        yield f"{name}: is listed in {SUMS}, but missing"
-    for name in sorted(there.keys() - listed.keys() - {SUMS}):
-        yield f"{name}: is not listed in {SUMS}"
-    for name in sorted(listed.keys() & there.keys()):
-        if digest(there[name]) != listed[name]:
-            yield f"{name}: differs from its digest in {SUMS}"
 
 
 def _table_faults(folder: Path, table: Table) -> Iterator[str]:

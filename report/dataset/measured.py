@@ -241,9 +241,9 @@ def run_rows(nodes: Iterable[Node], runs: Iterable[Run], drifts: Mapping[str, fl
     metadata = [column for column in tables()["runs"].names if column in _ROUND_KEYS]
     rows: list[Row] = []
     for run in runs:
-        *place, process = run
-        node, name = by_id[run[0]], run_id(*place)
-        entry = about.get((run[0], round_file_name(*place[1:])), {})
+        node, experiment, device, round_no, process = by_id[run[0]], *run[1:]
+        name = run_id(node.id, experiment, device, round_no)
+        entry = about.get((node.id, round_file_name(experiment, device, round_no)), {})
         rows.append(
             {
                 **_recorded("runs", node.record),
@@ -251,9 +251,9 @@ def run_rows(nodes: Iterable[Node], runs: Iterable[Run], drifts: Mapping[str, fl
                 "run_id": name,
                 "node": node.id,
                 "machine_id": machine_of_node(node.id),
-                "experiment": run[1],
-                "device": run[2],
-                "round_no": run[3],
+                "experiment": experiment,
+                "device": device,
+                "round_no": round_no,
                 "process": process,
                 "drift": drifts.get(name),
                 "contributed": node.contributed,

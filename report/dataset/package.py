@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from contract.files import write_json, write_text
 from report.data.published_records import Published
 from report.dataset import card, judged, published
 from report.dataset.declaration import Column, Table, tables
+from report.dataset.digests import SUMS, digest, format_digests
 from report.dataset.files import table_writer
 from report.dataset.measured import to_table
 from report.publish.study_metadata import NAME, Study, read_study
@@ -27,7 +27,6 @@ MEASURED = (
     "machines", "runs", "software", "points", "samples", "results", "result_flags", "metrics", "parameters",
 )  # fmt: skip
 RECORDS = "nodes.json"
-SUMS = "SHA256SUMS"
 _PROFILE = "https://datapackage.org/profiles/2.0"
 _FRICTIONLESS = {"text": "string", "datetime": "string"}
 
@@ -103,28 +102,21 @@ def _describe(folder: Path, document: Mapping[str, Any], study: Study) -> None:
     """Write the data card, the packages for programs, the citation files and the digests."""
     counts = {name: parquet.read_metadata(folder / f"{name}.parquet").num_rows for name in tables()}
     card.write_card(folder, document, study, counts)
-    write_json(folder / "datapackage.json", data_package(folder, study))
+    write_json(folder / "datapackage.json", data_package(folder, document, study))
     write_json(folder / "croissant.json", card.croissant(folder, document, study))
-    write_text(folder / SUMS, sums(folder))
+    write_text(folder / SUMS, format_digests(folder, dataset_files(folder)))
 
 
-def sums(folder: Path) -> str:
-    """Return the digests of all files under a folder but the list itself, as `sha256sum -c` reads them."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
-    return "".join(f"{digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths)
+def dataset_files(folder: Path) -> list[Path]:
+    """List a dataset's files that have a digest, sorted."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
 
 
-def digest(path: Path) -> str:
-    """Return a file's SHA-256 as hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def data_package(folder: Path, study: Study) -> dict[str, Any]:
+def data_package(folder: Path, document: Mapping[str, Any], study: Study) -> dict[str, Any]:
     """Describe the dataset as a Data Package: a resource per table and format, with keys and references.
 
-    Source: Data Package 2.0, https://datapackage.org/standard/data-package/. The field property `unit` is our extension.
-    A Parquet resource has no `bytes`, because Frictionless counts none for it.
+    Source: Data Package 2.0, https://datapackage.org/standard/data-package/. The field property `unit` is our
+    extension. A Parquet resource has no `bytes`, because Frictionless counts none for it.
     """
     resources = [resource for table in tables().values() for resource in _resources(folder, table)]
     record = folder / RECORDS
@@ -145,6 +137,7 @@ def data_package(folder: Path, study: Study) -> dict[str, Any]:
         "name": f"{NAME}-dataset",
         "title": f"{study.title}: dataset",
         "version": study.version,
+        "created": document["generated_utc"],
         "licenses": [{"name": card.LICENCE, "path": card.LICENCE_URL, "title": card.LICENCE_TITLE}],
         "contributors": [{"title": study.authors}],
         "keywords": list(study.keywords),

@@ -35,7 +35,6 @@ from report.judging.reference_use import reference_records, reference_users
 from report.judging.robustness import claim_robustness, claim_sliders
 from report.judging.verdict_records import case_records, part_record, row_interval
 from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_verdicts
-from report.publish import write_tables
 
 CLAIMS = PACKAGE / "claims"
 # Claim fields to copy to the verdict.
@@ -96,7 +95,6 @@ def judge(
     write_json(out, document, in_lines=True)
     write_json(out.with_name("verdicts.schema.json"), verdicts.verdict_schema())
     _write_csv(out.with_suffix(".csv"), judged)
-    write_tables(document, out)
     return document
 
 

@@ -1,4 +1,4 @@
-"""Write the files published beside the pages: verdicts, data tables and editions."""
+"""Write the files published beside the pages: verdicts, the dataset and editions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.files import atomic_path, read_json, write_json, write_text
+from report.dataset.digests import SUMS
+from report.dataset.package import dataset_files
 from report.pages import site_paths
-from report.pages.data_tables import write_data
 from report.pages.editions.edition_record import earlier_editions, extract_edition, read_editions, write_editions
-from report.pages.figure_data import Evidence
 from report.verdicts import read_verdicts
 
 # Empty file to stop GitHub Pages from running Jekyll and from dropping files whose names start with a dot or an
@@ -21,25 +21,29 @@ _NO_TEMPLATES = ".nojekyll"
 RECORD = "site.json"
 
 
-def write_downloads(report: Path, verdicts: Path, data: Path, previous: Path | None = None) -> list[str]:
+def write_downloads(report: Path, verdicts: Path, dataset: Path, previous: Path | None = None) -> list[str]:
     """Add the download files to the folder `report`, and return their names.
 
     Files that only an earlier build wrote are removed.
     report: folder filled by `report render`.
     verdicts: the rendered verdicts.json, with verdicts.csv beside it.
-    data: folder written by `report gather`.
+    dataset: folder written by `report dataset` for these verdicts.
     previous: an earlier verdicts.json, or the editions.json from the previous site, to list earlier editions in the new
     editions.json.
 
-    Raises StudyError if the report was rendered from other verdicts, or if an input is missing or unusable. Raises
-    OSError if a file cannot be written.
+    Raises StudyError if the report or the dataset was made from other verdicts, or if an input is missing or unusable.
+    Raises OSError if a file cannot be written.
     """
     document = read_verdicts(verdicts)
     check_rendered(report, document)
+    _check_dataset(dataset, document)
     current = extract_edition(document, verdicts)
     editions = [*(earlier_editions(read_editions(previous), current) if previous else []), current]
-    evidence = Evidence(document, data)
-    written = write_data(data, report, evidence.shown_nodes if evidence.choice else ())
+    written = []
+    for path in (*dataset_files(dataset), dataset / SUMS):
+        name = f"{site_paths.DATASET}/{path.relative_to(dataset).as_posix()}"
+        _copy(path, report / name)
+        written.append(name)
     for source, name in ((verdicts, site_paths.VERDICTS), (verdicts.with_suffix(".csv"), site_paths.VERDICTS_TABLE)):
         _copy(source, report / name)
     write_editions(report / site_paths.EDITIONS, editions)
@@ -60,6 +64,19 @@ def check_rendered(report: Path, document: Mapping[str, Any]) -> None:
         raise StudyError(
             f"{report}: was rendered from the verdicts of {rendered_utc or 'an unknown time'}, these are of "
             f"{document['generated_utc']}: render again"
+        )
+
+
+def _check_dataset(dataset: Path, document: Mapping[str, Any]) -> None:
+    """Raise StudyError unless the folder holds the dataset for these verdicts."""
+    package = dataset / "datapackage.json"
+    if not package.is_file():
+        raise StudyError(f"{package}: no such file: write it with `python -m report dataset --out {dataset}`")
+    created = read_json(package).get("created")
+    if created != document["generated_utc"]:
+        raise StudyError(
+            f"{dataset}: was made from the verdicts of {created or 'an unknown time'}, these are of "
+            f"{document['generated_utc']}: make it again with `python -m report dataset`"
         )
 
 

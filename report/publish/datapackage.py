@@ -1,4 +1,4 @@
-"""Describe the data as Frictionless Data Packages: files and their columns.
+"""Describe the files of data/: a Frictionless Data Package, with digests that `sha256sum` checks too.
 
 Source: Data Package 2.0, https://datapackage.org/standard/data-package/ (and data-resource/, table-schema/). The field
 property `unit` is our extension.
@@ -6,225 +6,143 @@ property `unit` is our extension.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-import pyarrow as arrow
-import pyarrow.parquet as parquet
-
 from contract.errors import StudyError
-from contract.files import write_json
+from contract.files import write_json, write_text
 from contract.node import read_node, record_path
 from contract.sample_table import SAMPLES, sample_dictionary
 from report.data.published_records import COUNTS, MEANING, NUMBERS, REQUIRED, UNITS, read_published
-from report.data.summary import SERIES
+from report.dataset.digests import SUMS, digest, digest_faults, format_digests
 from report.publish.study_metadata import NAME, read_study
 
 PROFILE = "https://datapackage.org/profiles/2.0"
-_KEYS = {"samples": ["node", *(SAMPLES.unique or [])], "summary": SERIES}
-_TITLES = {
-    "samples": "Samples: one row per timed value",
-    "summary": "Summary: one row per point and metric, with intervals",
-    "dictionary": "Data dictionary of both tables",
-    "nodes": "Machines: what each is, what ran on it, from which commit",
-    "refused": "Files that were left out, and why",
-}
+# Folders of data/ whose files have a digest. An edition has its own.
+FOLDERS = ("nodes", "published", "reference", "names")
 _MEDIA = {
     ".csv": ("csv", "text/csv"),
     ".json": ("json", "application/json"),
     ".parquet": ("parquet", "application/vnd.apache.parquet"),
+    ".yaml": ("yaml", "application/yaml"),
+    ".md": ("md", "text/markdown"),
 }
-_WORDS = {"number": "number", "whole number": "integer", "text": "string"}
-_PACKAGE, _SCHEMA, _OTHERS = "datapackage.json", "samples.schema.json", "published.schema.json"
-
-
-def write_datapackage(folder: Path) -> Path:
-    """Write datapackage.json for a folder from `gather`; return its path.
-
-    The package lists the files with size and hash, and the tables with their columns. Raises StudyError if
-    dictionary.csv or a table is missing, and OSError if a file cannot be read or written.
-    """
-    described = pd.read_csv(_existing_file(folder / "dictionary.csv"), keep_default_na=False)
-    schemas = {
-        name: _table_schema(parquet.read_schema(_existing_file(folder / f"{name}.parquet")), described, name)
-        for name in ("samples", "summary")
-    }
-    schemas["dictionary"] = {"fields": [_field_descriptor(name, "string") for name in described.columns]}
-    resources = []
-    for stem, title in _TITLES.items():
-        for path in sorted(folder.glob(f"{stem}.*")):
-            if path.suffix in _MEDIA:
-                resources.append(_file_resource(path, title, schemas.get(stem)))
-    return _write_package(folder, f"{NAME}-tables", "The samples of all nodes and their summary", resources)
+_TYPES = {"number": "number", "whole number": "integer", "text": "string"}
+_PACKAGE, _SAMPLES, _RECORDS = "datapackage.json", "samples.schema.json", "published.schema.json"
 
 
 def write_published(folder: Path) -> Path:
-    """Write `folder`/datapackage.json for the nodes under `folder`/nodes; return its path.
+    """Write `folder`/datapackage.json and SHA256SUMS for the files under nodes/, published/, reference/ and names/.
 
-    A node's round files form one table, with the schema samples.schema.json. Each published source in
-    `folder`/published forms one table, with the schema published.schema.json. Raises StudyError if a node record or a
+    Each file is a resource: a round's samples have the schema samples.schema.json, a source's records
+    published.schema.json. Returns the package's path. Raises StudyError if there is no node, or a node record or a
     source is unreadable, and OSError if a file cannot be read or written.
     """
-    columns = sample_dictionary()
-    names = [str(name) for name in columns["column"]]
-    rows = {str(row["column"]): row for row in columns.to_dict("records")}
-    write_json(
-        folder / _SCHEMA,
-        {
-            "$schema": f"{PROFILE}/tableschema.json",
-            "fields": [_field_descriptor(name, _WORDS[str(rows[name]["type"])], rows[name]) for name in names],
-            "primaryKey": _KEYS["samples"],
-        },
+    for place in (folder / "nodes").glob("*"):
+        if record_path(place).is_file():
+            read_node(record_path(place))
+    sources = read_published(folder / "published").sources
+    files = published_files(folder)
+    if not any(path.suffix == ".parquet" for path in files):
+        raise StudyError(f"{folder}: no rounds to describe: publish a node first")
+    write_json(folder / _SAMPLES, _sample_schema())
+    if sources:
+        write_json(folder / _RECORDS, _record_schema())
+    about = read_study()
+    package = {
+        "$schema": f"{PROFILE}/datapackage.json",
+        "name": f"{NAME}-files",
+        "title": f"{about.title}. Files of samples, published measurements, reference figures and names",
+        "version": about.version,
+        "contributors": [{"title": about.authors}],
+        "keywords": list(about.keywords),
+        "resources": [_resource(folder, path, sources) for path in files],
+    }
+    path = folder / _PACKAGE
+    write_json(path, package)
+    write_text(folder / SUMS, format_digests(folder, files))
+    return path
+
+
+def print_faults(folder: Path) -> int:
+    """Print each file of data/ that differs from its digest; return 1 if there are any. Raises StudyError."""
+    files = published_files(folder)
+    faults = list(digest_faults(folder, files))
+    print("\n".join(faults) or f"{folder}: {len(files)} files, all as their digests say")
+    return 1 if faults else 0
+
+
+def published_files(folder: Path) -> list[Path]:
+    """List the files of data/ that have a digest, sorted. Hidden files are left out."""
+    return sorted(
+        path
+        for name in FOLDERS
+        for path in (folder / name).glob("**/*")
+        if path.is_file() and not path.name.startswith(".") and path.suffix in _MEDIA
     )
-    resources: list[dict[str, Any]] = []
-    for record in sorted(record_path(place) for place in (folder / "nodes").glob("*")):
-        if not record.is_file():
-            continue
-        read_node(record)
-        node = record.parent.name
-        rounds = sorted(path.relative_to(folder).as_posix() for path in record.parent.glob("[!.]*.parquet"))
-        about = {
-            "name": f"{node}-record",
-            "title": f"{node}: the machine",
-            "path": f"nodes/{node}/{record.name}",
-        }
-        resources.append({**about, **_media_type(".json")})
-        if rounds:
-            table = {"name": node, "title": f"{node}: samples of all rounds", "type": "table", "path": rounds}
-            resources.append({**table, **_media_type(".parquet"), "schema": _SCHEMA})
-    resources += _published_resources(folder / "published")
-    return _write_package(folder, f"{NAME}-nodes", "Published nodes: the samples of every round", resources)
 
 
-def _published_resources(folder: Path) -> list[dict[str, Any]]:
-    """Describe the published measurements: one table for each source, all with the same schema.
+def _resource(folder: Path, path: Path, sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    place = path.relative_to(folder)
+    name = place.with_suffix("").as_posix().replace("/", ".").lower()
+    kind, media = _MEDIA[path.suffix]
+    # A file has the digest alone, and no `bytes`: Frictionless counts none for Parquet.
+    return {
+        "name": name if path.suffix == ".parquet" else f"{name}.{kind}",
+        "path": place.as_posix(),
+        **dict(_table_properties(place, sources)),
+        "format": kind,
+        "mediatype": media,
+        **({} if kind == "parquet" else {"encoding": "utf-8"}),
+        "hash": f"sha256:{digest(path)}",
+    }
 
-    Raises StudyError if a source is unreadable.
-    """
-    sources = read_published(folder).sources
+
+def _table_properties(place: Path, sources: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield title, type, schema and sources of a file that holds samples or records."""
+    if place.suffix == ".parquet":
+        yield "title", f"{place.parent.name}: samples of one round, {place.stem}"
+        yield "type", "table"
+        yield "schema", _SAMPLES
+    elif place.parts[0] == "published" and place.stem in sources:
+        source = sources[place.stem]
+        yield "title", f"Measured by others: {source['title']}"
+        yield "description", source["note"]
+        yield "type", "table"
+        yield "schema", _RECORDS
+        yield "sources", [{"title": f"{source['title']}, {source['publisher']}", "path": source["url"]}]
+
+
+def _sample_schema() -> dict[str, Any]:
+    columns = sample_dictionary().to_dict("records")
+    fields = [
+        _field_descriptor(
+            str(row["column"]), _TYPES[str(row["type"])], str(row["meaning"]), str(row["unit"]), not row["may_be_empty"]
+        )
+        for row in columns
+    ]
+    return {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, "primaryKey": list(SAMPLES.unique or [])}
+
+
+def _record_schema() -> dict[str, Any]:
     units = ", ".join(f"{measure} in {unit}" for measure, unit in UNITS.items())
     fields = [
         _field_descriptor(
             name,
             "integer" if name in COUNTS else "number" if name in NUMBERS else "string",
-            {"meaning": f"{meaning} ({units})" if name == "unit" else meaning, "may_be_empty": name not in REQUIRED},
+            f"{meaning} ({units})" if name == "unit" else meaning,
+            required=name in REQUIRED,
         )
         for name, meaning in MEANING.items()
     ]
-    if sources:
-        # With "superset", a source's table may lack some schema fields.
-        match = {"fieldsMatch": "superset", "primaryKey": ["id"]}
-        schema = {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, **match}
-        write_json(folder.parent / _OTHERS, schema)
-    return [
-        {
-            "name": f"published-{name}",
-            "title": f"Measured by others: {source['title']}",
-            "description": source["note"],
-            "type": "table",
-            "path": f"published/{name}.csv",
-            "sources": [{"title": f"{source['title']}, {source['publisher']}", "path": source["url"]}],
-            **_media_type(".csv"),
-            "schema": _OTHERS,
-        }
-        for name, source in sources.items()
-    ]
+    # With "superset", a source's table may lack some schema fields.
+    match = {"fieldsMatch": "superset", "primaryKey": ["id"]}
+    return {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, **match}
 
 
-def _write_package(folder: Path, name: str, title: str, resources: Sequence[Mapping[str, Any]]) -> Path:
-    if not resources:
-        raise StudyError(f"{folder}: no resources to describe: publish a node first")
-    about = read_study()
-    package = {
-        "$schema": f"{PROFILE}/datapackage.json",
-        "name": name,
-        "title": f"{about.title}. {title}",
-        "version": about.version,
-        "licenses": [{"name": about.licence, "path": f"https://spdx.org/licenses/{about.licence}.html"}],
-        "contributors": [{"title": about.authors}],
-        "keywords": list(about.keywords),
-        "resources": list(resources),
-    }
-    path = folder / _PACKAGE
-    write_json(path, package)
-    return path
-
-
-def _existing_file(path: Path) -> Path:
-    if not path.is_file():
-        raise StudyError(f"{path}: no such file: write it with `python -m report gather`")
-    return path
-
-
-def _file_resource(path: Path, title: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {
-        # Include the suffix: CSV and Parquet versions need distinct names.
-        "name": f"{path.stem}-{path.suffix[1:]}",
-        "title": title,
-        "path": path.name,
-        **({"type": "table"} if schema else {}),
-        **_media_type(path.suffix),
-        "bytes": path.stat().st_size,
-        "hash": f"sha256:{digest}",
-        **({"schema": schema} if schema else {}),
-    }
-
-
-def _media_type(suffix: str) -> dict[str, str]:
-    name, media = _MEDIA[suffix]
-    return {"format": name, "mediatype": media, **({} if suffix == ".parquet" else {"encoding": "utf-8"})}
-
-
-def _table_schema(columns: arrow.Schema, described: pd.DataFrame, table: str) -> dict[str, Any]:
-    """Return a table schema, with types from Parquet and with meanings and units from dictionary.csv (`described`).
-
-    If a field for a column in `summary` is empty there, it is taken from the column with this name in `samples`.
-    """
-    entries: dict[str, Mapping[str, Any]] = {}
-    for name in ("samples", table):
-        for row in described[described["table"] == name].to_dict("records"):
-            earlier = entries.get(str(row["column"]), {})
-            entries[str(row["column"])] = {
-                str(key): value for key, value in {**earlier, **_nonempty_fields(row)}.items()
-            }
-    required = (
-        {name for name, column in SAMPLES.columns.items() if not column.nullable} if table == "samples" else set()
-    )
-    return {
-        "fields": [
-            _field_descriptor(name, _field_type(columns.field(name).type), entries[name], name in required)
-            for name in columns.names
-        ],
-        "primaryKey": _KEYS[table],
-    }
-
-
-def _nonempty_fields(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key): value for key, value in row.items() if value != ""}
-
-
-def _field_type(kind: arrow.DataType) -> str:
-    if arrow.types.is_integer(kind):
-        return "integer"
-    return "number" if arrow.types.is_floating(kind) else "string"
-
-
-def _field_descriptor(
-    name: str, kind: str, entry: Mapping[Any, Any] | None = None, required: bool | None = None
-) -> dict[str, Any]:
-    entry = entry or {}
-    if required is None:
-        required = entry.get("may_be_empty") in (False, "False")
-    field: dict[str, Any] = {"name": name, "type": kind}
-    if entry.get("meaning"):
-        field["description"] = str(entry["meaning"])
-    if entry.get("unit"):
-        field["unit"] = str(entry["unit"])
+def _field_descriptor(name: str, kind: str, meaning: str, unit: str = "", required: bool = False) -> dict[str, Any]:
+    field: dict[str, Any] = {"name": name, "type": kind, "description": meaning, **({"unit": unit} if unit else {})}
     if kind == "string":
         # An empty text means "not applicable", so readers must not take it for a missing value.
         field["missingValues"] = []

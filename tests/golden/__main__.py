@@ -31,7 +31,7 @@ from contract.files import read_json, read_yaml, write_json
 from report import PACKAGE
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.gather import gather
-from report.data.gathered_files import read_dataset
+from report.data.gathered_files import read_dataset, read_summary
 from report.data.published_records import PUBLISHED as OTHERS
 from report.data.published_records import read_published
 from report.data.reference_figures import REFERENCE, read_reference
@@ -102,7 +102,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8")) | dict.fromkeys(PASSING, "")
     for node in document["nodes"]:
         node["source"] = Path(node["source"]).name
-    return {"summary": _summary(pd.read_parquet(folder / "data" / "summary.parquet")), "verdicts": document}
+    return {"summary": _summary(read_summary(folder / "data")), "verdicts": document}
 
 
 def lines_of_pages(name: str, folder: Path) -> list[str]:

@@ -60,7 +60,7 @@ def test_gather_judge_summary_and_explain(synthetic: Factory, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["judge", "--data", "nowhere", "--out", "{tmp}/v.json"], "nowhere/summary.parquet: no such file"),
+        (["judge", "--data", "nowhere", "--out", "{tmp}/v.json"], "nowhere/results.parquet: no such file"),
         (["gather", "--nodes", "nowhere", "--out", "{tmp}/data"], "no usable node under nowhere"),
         (["summary", "--verdicts", "{tmp}/v.json"], "no such file. `make study` writes it"),
         (["summary", "--verdicts", "{tmp}/list.json"], "holds no verdicts"),

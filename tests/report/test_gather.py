@@ -14,6 +14,7 @@ import pytest
 from contract.node import PARTIAL, write_node
 from contract.sample_table import rename_node
 from report.data.gather import gather
+from report.data.gathered_files import _read_samples, read_summary
 from report.data.node_reader import Node, read_nodes
 from report.data.summary import COLUMNS, POINT
 from report.pages import limitations
@@ -21,7 +22,7 @@ from report.pages.missing_points import left_out_points
 
 from .conftest import Factory
 
-TABLES = ("samples.parquet", "samples.csv", "summary.parquet", "summary.csv", "dictionary.csv")
+TABLES = ("machines", "runs", "software", "points", "results", "result_flags", "metrics", "parameters")
 
 
 def write_node_folder(synthetic: Factory, name: str = "node-a") -> Path:
@@ -32,13 +33,16 @@ def test_gather_writes_and_describes_every_table(synthetic: Factory, tmp_path: P
     write_node_folder(synthetic)
     gather([synthetic.root, tmp_path / "no such folder"], tmp_path / "out", allow_synthetic=True)
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written == {*TABLES, "nodes.json", "refused.json", "datapackage.json"}
-    summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
+    files = {f"{name}.{suffix}" for name in TABLES for suffix in ("parquet", "csv")}
+    assert written == {*files, "samples.parquet", "nodes.json", "refused.json"}
+    summary = read_summary(tmp_path / "out")
     assert list(summary.columns) == ["row", *POINT, *COLUMNS]
     assert len(summary) == 3 and (summary["n_rounds"] == 3).all()
-    assert len(pd.read_csv(tmp_path / "out" / "samples.csv")) == 3 * 3 * 5
-    described = set(pd.read_csv(tmp_path / "out" / "dictionary.csv")["column"])
-    assert set(summary.columns) <= described
+    assert len(pd.read_parquet(tmp_path / "out" / "samples.parquet")) == 3 * 3 * 5
+    for name in TABLES:
+        schema = parquet.read_schema(tmp_path / "out" / f"{name}.parquet")
+        assert all(field.metadata[b"description"] for field in schema), name
+        assert list(pd.read_csv(tmp_path / "out" / f"{name}.csv").columns) == schema.names
     node = json.loads((tmp_path / "out" / "nodes.json").read_text())[0]
     assert node["id"] == "node-a" and node["rounds"][0]["wall_s"] == 10
 
@@ -59,7 +63,7 @@ def test_interrupted_node_counts_and_its_missing_rounds_are_reported(
     write_node(folder / PARTIAL, record)
     gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
     assert "node-a was cut off: 2 of its rounds are missing (gemm.cpu.4, training.cuda-0.1)" in capsys.readouterr().err
-    assert len(pd.read_parquet(tmp_path / "out" / "summary.parquet")) == 3
+    assert len(pd.read_parquet(tmp_path / "out" / "results.parquet")) == 3
     (row,) = (row for row in left_out_points(tmp_path / "out") if row["experiment"] == "serving")
     assert (row["device"], row["count"], row["reason"]) == ("cuda:0", 2, "plan: left out to fit 9 min")
 
@@ -118,7 +122,7 @@ def test_unusable_file_is_refused_with_a_reason(
     (refused,) = json.loads((tmp_path / "out" / "refused.json").read_text())
     assert refused["file"] == str(victim) and reason in refused["reason"] and str(victim) in capsys.readouterr().err
     samples = pd.read_parquet(tmp_path / "out" / "samples.parquet").query("experiment == 'gemm'")
-    assert samples["round"].unique().tolist() == [1, 3]
+    assert samples["run_id"].unique().tolist() == ["node-a/gemm.cpu.1", "node-a/gemm.cpu.3"]
 
 
 def sorted_samples(node: Node) -> list[tuple[object, ...]]:
@@ -163,7 +167,7 @@ def test_another_run_under_the_same_id_is_a_separate_node(synthetic: Factory, tm
         assert sorted_samples(by_id[node]) == sorted_samples(before)
         assert set(by_id[node].samples["node"]) == {node}
     gather(folders, tmp_path / "out", allow_synthetic=True)
-    summary = pd.read_parquet(tmp_path / "out" / "summary.parquet")
+    summary = pd.read_parquet(tmp_path / "out" / "results.parquet")
     assert list(dict.fromkeys(summary["node"])) == [node.id for node in together.nodes]
 
 
@@ -241,12 +245,12 @@ def test_gathered_tables_have_one_experiment_per_row_group(
     assert all(len(experiments) == 1 for experiments in groups) and len(groups) == {1: 6, 8: 2}[batch]
     columns = ["node", "experiment", "params", "metric", "round", "sample"]
     expected = read_nodes([synthetic.root], True).samples().sort_values(columns, ignore_index=True)
-    for table in (pd.read_parquet(tmp_path / "samples.parquet"), pd.read_csv(tmp_path / "samples.csv")):
-        samples = table.sort_values(columns, ignore_index=True)
-        assert samples["node"].tolist() == expected["node"].tolist()
-        assert samples["value"].to_numpy() == pytest.approx(expected["value"].to_numpy())
-    summary = pd.read_parquet(tmp_path / "summary.parquet")
-    assert summary["row"].tolist() == list(range(len(summary))) and summary["node"].is_monotonic_increasing
+    samples = _read_samples(tmp_path, (), (), ()).sort_values(columns, ignore_index=True)
+    assert samples["node"].tolist() == expected["node"].tolist()
+    assert samples["value"].to_numpy() == pytest.approx(expected["value"].to_numpy())
+    summary = read_summary(tmp_path)
+    assert summary["row"].tolist() == list(range(len(summary)))
+    assert summary["node"].astype(str).is_monotonic_increasing
 
 
 def test_files_refused_for_one_reason_share_a_warning(synthetic: Factory, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import tomllib
 from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-import pandas as pd
-import pyarrow.parquet as parquet
 import pytest
 from bs4 import BeautifulSoup
 from jsonschema import Draft202012Validator
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
-from report import verdict_sentences
 from report.cli import main
-from report.data.gather import gather
 from report.outcomes import Verdict
 from report.pages import verdict_words
 from report.pages.figure_data import Evidence
 from report.pages.site_content import build_content
-from report.publish import claim_reviews, script_element, write_datapackage, write_published, write_tables
+from report.publish import claim_reviews, script_element, write_published
 from report.publish.claimreview import RATINGS
+from report.publish.datapackage import FOLDERS
 from report.publish.study_metadata import CITATION, read_study
 from report.verdicts import read_verdicts
 
@@ -112,50 +108,12 @@ def test_claim_pages_embed_their_own_review(document: dict[str, Any], url: str) 
         assert urljoin(here, review["url"]) == here
 
 
-def test_verdict_tables_match_the_verdicts(document: dict[str, Any], tmp_path: Path) -> None:
-    claims, cases = (pd.read_parquet(path) for path in write_tables(document, tmp_path / "verdicts.json"))
-    assert list(claims["id"]) == [item["id"] for item in document["verdicts"]]
-    w15, row = verdict(document, "W15"), claims.set_index("id").loc["W15"]
-    for name in ("verdict", "finding", "estimate", "low", "high", "unit", "version", "evidence_tier", "says"):
-        assert row[name] == w15[name], name
-    assert list(row["threshold"]) == [w15["threshold"]] and row["turn"] == verdict_sentences.turn_text(w15)
-    counts = {item["id"]: len(item["cases"]) for item in document["verdicts"] if item["cases"]}
-    assert cases.groupby("claim").size().to_dict() == counts
-    (case_row,) = cases[cases["claim"] == "N03"].to_dict("records")
-    (case,) = verdict(document, "N03")["cases"]
-    for name in ("node", "device", "estimate", "low", "high", "n_rounds", "outcome"):
-        assert case_row[name] == case[name], name
-    labels = json.loads(case_row["labels"])
-    assert labels["dtype"] == case["labels"]["dtype"] == "float32" and not set(labels) & set(cases.columns)
-    # Without cases, columns keep their types, because the types are declared and not inferred from the rows.
-    none = [{**item, "cases": []} for item in document["verdicts"]]
-    for path in write_tables({**document, "verdicts": none}, tmp_path / "verdicts.json"):
-        schema = parquet.read_schema(path)
-        assert str(schema.field("estimate").type) == "double"
-        assert all(field.metadata[b"description"] for field in schema)
-
-
-def test_datapackage_describes_every_gathered_file(synthetic: Factory, tmp_path: Path) -> None:
-    synthetic("node-a").gemm(20).clock().write()
-    gathered = tmp_path / "data"
-    gather([synthetic.root], gathered, allow_synthetic=True)
-    package = read_json(write_datapackage(gathered))
-    assert package["$schema"] == "https://datapackage.org/profiles/2.0/datapackage.json" and package["licenses"]
-    listed = {resource["path"]: resource for resource in package["resources"]}
-    assert set(listed) == {path.name for path in gathered.iterdir()} - {"datapackage.json"}
-    assert len({resource["name"] for resource in package["resources"]}) == len(listed)
-    for name, resource in listed.items():
-        content = (gathered / name).read_bytes()
-        assert resource["bytes"] == len(content)
-        assert resource["hash"] == f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
 def test_published_datapackage_is_up_to_date(tmp_path: Path) -> None:
     """To update the package: `python -m report datapackage`."""
-    for name in ("nodes", "published"):
+    for name in FOLDERS:
         (tmp_path / name).symlink_to(ROOT / "data" / name)
     write_published(tmp_path)
-    for name in ("datapackage.json", "samples.schema.json", "published.schema.json"):
+    for name in ("datapackage.json", "samples.schema.json", "published.schema.json", "SHA256SUMS"):
         assert (tmp_path / name).read_text() == (ROOT / "data" / name).read_text(), "write it again: report datapackage"
 
 
@@ -166,7 +124,7 @@ def test_datapackage_command_needs_nodes(
     assert main(["datapackage", "--data", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'datapackage.json'}\n"
     paths = [resource["path"] for resource in read_json(tmp_path / "datapackage.json")["resources"]]
-    assert paths == ["nodes/node-a/node.json", [f"nodes/node-a/clock.cpu.{number}.parquet" for number in (1, 2, 3)]]
+    assert paths == [*(f"nodes/node-a/clock.cpu.{number}.parquet" for number in (1, 2, 3)), "nodes/node-a/node.json"]
     with pytest.raises(StudyError, match="publish a node first"):
         main(["datapackage", "--data", str(tmp_path / "nodes")])
 
@@ -178,9 +136,3 @@ def test_citation_file_matches_the_project_metadata() -> None:
     assert (cited["version"], cited["license"]) == (project["version"], project["license"])
     licence = (ROOT / "LICENSE").read_text(encoding="utf-8")
     assert licence.startswith(f"{cited['license']} License") and cited["authors"][0]["name"] in licence
-
-
-def test_datapackage_refuses_other_folders(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"dictionary\.csv: no such file"):
-        write_datapackage(tmp_path)
-    assert not list(tmp_path.iterdir())

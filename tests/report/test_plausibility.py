@@ -26,7 +26,7 @@ def test_node_a_thousand_times_too_fast_is_left_out(
     copy_node(tmp_path / "nodes" / "liar", SOME, speed_up(1000, thorough), 1e-3 if thorough else 1.0)
     capsys.readouterr()
     gather([tmp_path / "nodes"], tmp_path / "both")
-    for name in ("samples.parquet", "summary.parquet"):
+    for name in ("samples.parquet", "results.parquet"):
         expected, actual = (pd.read_parquet(tmp_path / folder / name) for folder in ("alone", "both"))
         pd.testing.assert_frame_equal(expected, actual)
     (refusal,) = json.loads((tmp_path / "both" / "refused.json").read_text())
@@ -174,4 +174,4 @@ def test_gather_without_a_plausible_node_fails(tmp_path: Path) -> None:
     copy_node(tmp_path / "liar", SOME, speed_up(1000))
     with pytest.raises(StudyError, match=r"no usable node under .*: .*/liar: .* hold what cannot be true"):
         gather([tmp_path], tmp_path / "out")
-    assert not (tmp_path / "out" / "summary.parquet").exists()
+    assert not (tmp_path / "out" / "results.parquet").exists()

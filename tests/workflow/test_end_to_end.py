@@ -133,8 +133,8 @@ def test_settings_take_effect(study: Study) -> None:
         about = json.loads(parquet.read_schema(path).metadata[b"study"])
         assert about["options"] == {"preset": "mine.yaml", "seed": 7}
         assert 0 < about["warmup_s"] + about["timed_s"] < about["wall_s"]
-    samples = pd.read_parquet(study.clone.results / "data/samples.parquet")
-    assert set(samples["origin"]) == {"measured"}
+    runs = pd.read_parquet(study.clone.results / "dataset/runs.parquet")
+    assert set(runs["origin"]) == {"measured"}
 
 
 def test_second_run_has_nothing_to_do_and_touched_claim_is_judged_again(study: Study) -> None:
@@ -144,7 +144,7 @@ def test_second_run_has_nothing_to_do_and_touched_claim_is_judged_again(study: S
     (study.clone.path / "report/claims/W15.yaml").touch()
     plan = study.clone.run(*study.words, "-n")
     jobs = set(re.findall(r"^(?:local)?rule (\w+):", plan.stdout + plan.stderr, re.MULTILINE))
-    assert jobs == {"judge", "figures", "report", "lint", "site", "complete", "study"}
+    assert jobs == {"judge", "dataset", "figures", "report", "lint", "site", "complete", "study"}
 
 
 def test_finished_study_stops_without_required_gpu(study: Study) -> None:

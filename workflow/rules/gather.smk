@@ -6,21 +6,27 @@ rule gather:
     input:
         measured=sealed_records,
         published=match_files(PUBLISHED, "*/*.json", "*/*.parquet"),
-        code=code_files("*.py", "data/*.py", "publish/*.py"),
+        names=match_files(HOME / "data/names", "*.csv"),
+        dictionary=str(HOME / "contract/dictionary.yaml"),
+        code=code_files("*.py", "data/*.py", "dataset/*"),
     output:
         samples=f"{RESULTS}/data/samples.parquet",
-        samples_csv=f"{RESULTS}/data/samples.csv",
-        summary=f"{RESULTS}/data/summary.parquet",
-        summary_csv=report(
-            f"{RESULTS}/data/summary.csv",
-            caption="../report/summary.rst",
+        results=f"{RESULTS}/data/results.parquet",
+        results_csv=report(
+            f"{RESULTS}/data/results.csv",
+            caption="../report/results.rst",
             category="Measurements",
-            labels={"file": "summary, one row a point"},
+            labels={"file": "results, one row a point and metric"},
         ),
-        dictionary=f"{RESULTS}/data/dictionary.csv",
+        flags=f"{RESULTS}/data/result_flags.parquet",
+        points=f"{RESULTS}/data/points.parquet",
+        runs=f"{RESULTS}/data/runs.parquet",
+        machines=f"{RESULTS}/data/machines.parquet",
+        software=f"{RESULTS}/data/software.parquet",
+        metrics=f"{RESULTS}/data/metrics.parquet",
+        parameters=f"{RESULTS}/data/parameters.parquet",
         nodes=f"{RESULTS}/data/nodes.json",
         refused=f"{RESULTS}/data/refused.json",
-        package=f"{RESULTS}/data/datapackage.json",
     log:
         f"{RESULTS}/logs/gather.log",
     localrule: True

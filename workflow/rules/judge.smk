@@ -4,15 +4,19 @@
 rule judge:
     input:
         samples=f"{RESULTS}/data/samples.parquet",
-        summary=f"{RESULTS}/data/summary.parquet",
+        points=f"{RESULTS}/data/points.parquet",
+        runs=f"{RESULTS}/data/runs.parquet",
+        results=f"{RESULTS}/data/results.parquet",
         nodes=f"{RESULTS}/data/nodes.json",
         refused=f"{RESULTS}/data/refused.json",
         claims=code_files("claims/*.yaml"),
         reference=match_files(HOME / "data/reference", "*.yaml"),
         published=match_files(HOME / "data/published", "*.csv", "*.yaml"),
+        names=match_files(HOME / "data/names", "*.csv"),
         code=code_files(
             "*.py",
             "data/*.py",
+            "dataset/*.py",
             "quantities/*.py",
             "judging/*.py",
             "publish/*.py",
@@ -26,12 +30,10 @@ rule judge:
             category="Verdicts",
             labels={"file": "verdicts, one row a claim"},
         ),
-        parquet=f"{RESULTS}/verdicts.parquet",
-        cases=f"{RESULTS}/verdict_cases.parquet",
     log:
         f"{RESULTS}/logs/judge.log",
     localrule: True
     params:
-        data=subpath(input.summary, parent=True),
+        data=subpath(input.results, parent=True),
     shell:
         "python -m report judge --data {params.data:q} --out {output.json:q} 2> {log:q}"

@@ -6,7 +6,7 @@
 rule lint:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
-        summary=f"{RESULTS}/data/summary.parquet",
+        results=f"{RESULTS}/data/results.parquet",
         failures=f"{RESULTS}/report/failures.json",
         reference=match_files(HOME / "data/reference", "*.yaml"),
         code=code_files("commands/lint.py"),
@@ -21,7 +21,7 @@ rule lint:
         f"{RESULTS}/logs/lint.log",
     localrule: True
     params:
-        data=subpath(input.summary, parent=True),
+        data=subpath(input.results, parent=True),
         report=subpath(input.failures, parent=True),
     shell:
         "python -m report lint --verdicts {input.verdicts:q} --data {params.data:q} --report {params.report:q} "

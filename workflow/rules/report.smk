@@ -26,7 +26,7 @@ FIGURES = {
 rule figures:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
-        summary=f"{RESULTS}/data/summary.parquet",
+        results=f"{RESULTS}/data/results.parquet",
         code=lambda wildcards: code_files(
             "pages/charts.py",
             "pages/estimate_drawing.py",
@@ -46,7 +46,7 @@ rule figures:
         part="|".join(FIGURES),
     localrule: True
     params:
-        data=subpath(input.summary, parent=True),
+        data=subpath(input.results, parent=True),
         out=subpath(output[0], parent=True),
     # A failed figure does not stop the others: `complete` reports it at the end.
     shell:
@@ -57,7 +57,7 @@ rule figures:
 rule report:
     input:
         verdicts=f"{RESULTS}/verdicts.json",
-        summary=f"{RESULTS}/data/summary.parquet",
+        results=f"{RESULTS}/data/results.parquet",
         figures=expand(f"{RESULTS}/report/figures/{{part}}.json", part=FIGURES),
         calibration=str(HOME / "data/calibration.json"),
         code=code_files(
@@ -92,7 +92,7 @@ rule report:
     params:
         renderer=config["renderer"],
         published=PUBLISHED_WORDS,
-        data=subpath(input.summary, parent=True),
+        data=subpath(input.results, parent=True),
         out=subpath(output.html, parent=True),
         # The preliminary page is removed once the report exists.
         preliminary=f"{RESULTS}/preliminary",

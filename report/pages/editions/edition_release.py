@@ -1,7 +1,7 @@
 """Archive built sites as editions, and write the README section about an edition.
 
-An edition is a folder `data/editions/NUMBER/` with a record, `edition.json`, that holds the digest of every file.
-Samples stay in `data/nodes/` only. The README section is written from the newest edition's record, so that it always
+An edition is a folder `data/editions/NUMBER/` with the pages, the dataset and a record, `edition.json`, that holds the
+digest of every file. The README section is written from the newest edition's record, so that it always
 matches an archived report.
 """
 
@@ -35,17 +35,17 @@ README = ROOT / "README.md"
 RECORD = "edition.json"
 SCHEMA = Path(__file__).parents[2] / "schemas" / "edition.schema.json"
 BEGIN, END = "<!-- made by `make edition` -->", "<!-- end of what `make edition` made -->"
-# Files that are not archived: inputs of the renderer, samples (which data/nodes/ holds), and files for the web host.
+# Files that are not archived: inputs of the renderer, and files for the web host.
 _NOT_KEPT = {
     *("_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html", ".nojekyll", SITE),
-    *(site_paths.EDITIONS, site_paths.FILES, site_paths.SAMPLES),
+    site_paths.EDITIONS,
 }
 # Files that a release itself writes. They may have uncommitted changes when the next edition is released.
 _WRITTEN = ("data/editions", "README.md", "docs/report.png")
 
 
 def release_edition(verdicts: Path, data: Path, report: Path, number: int | None = None, into: Path = EDITIONS) -> Path:
-    """Copy a built site without its samples into a new folder, add a record, and return the folder.
+    """Copy a built site into a new folder, add a record, and return the folder.
 
     verdicts: the rendered verdicts.json.
     data: folder written by `report gather`.
@@ -96,12 +96,11 @@ def _check_site(report: Path, document: Mapping[str, Any]) -> None:
 
 
 def _ignore_unarchived(report: Path) -> Callable[[str, list[str]], set[str]]:
-    """Return a function that tells `copytree` which files to leave out, such as page sources and samples."""
+    """Return a function that tells `copytree` which files to leave out, such as page sources."""
 
     def names(folder: str, entries: list[str]) -> set[str]:
         place = Path(folder).relative_to(report)
-        samples = {name for name in entries if (Path(folder) / name).is_dir()} if place == Path("data") else set()
-        return samples | {name for name in entries if str(place / name) in _NOT_KEPT or name.endswith((".qmd", ".lua"))}
+        return {name for name in entries if str(place / name) in _NOT_KEPT or name.endswith((".qmd", ".lua"))}
 
     return names
 

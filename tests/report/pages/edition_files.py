@@ -9,7 +9,9 @@ from typing import Any
 
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
+from report.data.published_records import Published
 from report.data.reference_figures import REFERENCE, read_reference
+from report.dataset.package import write_dataset
 from report.judging.judge import judge
 from report.pages import site_paths
 from tests.report.conftest import Factory
@@ -17,7 +19,7 @@ from tests.report.conftest import Factory
 
 @dataclass(frozen=True)
 class Study:
-    """A folder with gathered data/ and verdicts.json, and the parsed verdicts."""
+    """A folder with gathered data/, verdicts.json and the dataset, and the parsed verdicts."""
 
     folder: Path
     document: dict[str, Any]
@@ -29,6 +31,10 @@ class Study:
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def dataset(self) -> Path:
+        return self.folder / "dataset"
 
 
 def write_study(folder: Path, rates: dict[str, float], judged_utc: str) -> None:
@@ -46,6 +52,8 @@ def write_study(folder: Path, rates: dict[str, float], judged_utc: str) -> None:
     document = judge(data, folder / "verdicts.json", allow_synthetic=True)
     document = {**document, "generated_utc": judged_utc, "origin": "measured"}
     (folder / "verdicts.json").write_text(json.dumps(document), encoding="utf-8")
+    reference = read_reference(REFERENCE)
+    write_dataset(folder / "data", folder / "verdicts.json", folder / "dataset", reference, Published())
 
 
 def read_study(folder: Path) -> Study:

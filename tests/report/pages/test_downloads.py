@@ -6,13 +6,12 @@ import json
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from contract.errors import StudyError
 from contract.files import read_json
 from report.cli import main
-from report.data.row_ranges import parse_ranges
+from report.dataset.check import dataset_faults
 from report.pages import site_paths
 from report.pages.downloads import RECORD, write_downloads
 from report.pages.editions.edition_record import read_editions
@@ -29,36 +28,24 @@ def folder_contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_rows_named_by_a_verdict_have_samples(report: Path, edition_2: Study) -> None:
-    written = write_downloads(report, edition_2.verdicts, edition_2.data)
+def test_site_holds_the_whole_dataset(report: Path, edition_2: Study) -> None:
+    written = write_downloads(report, edition_2.verdicts, edition_2.dataset)
     assert all((report / name).is_file() for name in written)
-    listed = pd.read_csv(report / site_paths.FILES)
-    rows = {node: set[int]() for node in listed["node"]}
-    for entry in listed.itertuples():
-        rows[str(entry.node)] |= set(pd.read_csv(report / str(entry.path))["row"])
-    measured = [
-        case
-        for verdict in edition_2.document["verdicts"]
-        for case in verdict["cases"]
-        if case["node"] and case["behind"]
-    ]
-    assert measured
-    for case in measured:
-        assert set(parse_ranges(case["behind"])) <= rows[case["node"]]
+    assert list(dataset_faults(report / site_paths.DATASET)) == []
 
 
 def test_rebuild_is_identical_and_keeps_earlier_editions(report: Path, edition_1: Study, edition_2: Study) -> None:
-    write_downloads(report, edition_2.verdicts, edition_2.data, edition_1.verdicts)
+    write_downloads(report, edition_2.verdicts, edition_2.dataset, edition_1.verdicts)
     before = folder_contents(report)
     times = [read_edition["generated_utc"] for read_edition in read_editions(report / site_paths.EDITIONS)]
     assert times == [edition_1.document["generated_utc"], edition_2.document["generated_utc"]]
     # A rebuild may read the earlier editions from the site's editions file instead of an earlier verdicts.json.
-    write_downloads(report, edition_2.verdicts, edition_2.data, report / site_paths.EDITIONS)
+    write_downloads(report, edition_2.verdicts, edition_2.dataset, report / site_paths.EDITIONS)
     assert folder_contents(report) == before
 
 
 def test_rebuild_removes_only_files_of_an_earlier_build(report: Path, edition_2: Study) -> None:
-    write_downloads(report, edition_2.verdicts, edition_2.data)
+    write_downloads(report, edition_2.verdicts, edition_2.dataset)
     unlisted, outside = report / "data" / "mine.csv", report.parent / "outside"
     stale = report / "data" / "node-z" / "gemm.cpu.csv"
     stale.parent.mkdir()
@@ -68,26 +55,36 @@ def test_rebuild_removes_only_files_of_an_earlier_build(report: Path, edition_2:
     listed["files"] += ["data/node-z/gemm.cpu.csv", "../outside", str(outside)]
     (report / RECORD).write_text(json.dumps(listed), encoding="utf-8")
     assert (
-        main(["site", "--verdicts", str(edition_2.verdicts), "--data", str(edition_2.data), "--report", str(report)])
+        main(
+            [
+                "site",
+                "--verdicts",
+                str(edition_2.verdicts),
+                "--dataset",
+                str(edition_2.dataset),
+                "--report",
+                str(report),
+            ]
+        )
         == 0
     )
     assert not stale.parent.exists() and unlisted.is_file() and outside.is_file()
-    assert (report / site_paths.PAGE).is_file() and (report / site_paths.SUMMARY).is_file()
+    assert (report / site_paths.PAGE).is_file() and (report / "data" / "results.csv").is_file()
 
 
 def test_folder_without_report_is_refused(report: Path, edition_2: Study) -> None:
     (report / site_paths.PDF).unlink()
     with pytest.raises(StudyError, match=f"{site_paths.PDF}: render first"):
-        write_downloads(report, edition_2.verdicts, edition_2.data)
+        write_downloads(report, edition_2.verdicts, edition_2.dataset)
 
 
 def test_report_rendered_from_other_verdicts_is_refused(report: Path, edition_1: Study) -> None:
     with pytest.raises(StudyError, match=r"rendered from the verdicts of 2026-02-01.*render again"):
-        write_downloads(report, edition_1.verdicts, edition_1.data)
+        write_downloads(report, edition_1.verdicts, edition_1.dataset)
     assert not (report / site_paths.VERDICTS).exists()
 
 
 def test_verdicts_without_their_table_are_refused(report: Path, edition_2: Study, tmp_path: Path) -> None:
     alone = Path(shutil.copy(edition_2.verdicts, tmp_path / "verdicts.json"))
     with pytest.raises(StudyError, match=r"verdicts\.csv: no such file"):
-        write_downloads(report, alone, edition_2.data)
+        write_downloads(report, alone, edition_2.dataset)

@@ -17,6 +17,10 @@ from PIL import Image
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
+from report.data.published_records import PUBLISHED, read_published
+from report.data.reference_figures import REFERENCE, read_reference
+from report.dataset.check import dataset_faults
+from report.dataset.package import write_dataset
 from report.pages import site_paths
 from report.pages.downloads import write_downloads
 from report.pages.editions import edition_release
@@ -40,7 +44,7 @@ from tests.report.pages.edition_files import Study, stand_in_report
 def report(edition_2: Study, tmp_path: Path) -> Path:
     """The second edition's report, with its downloads."""
     folder = stand_in_report(tmp_path / "report", edition_2)
-    write_downloads(folder, edition_2.verdicts, edition_2.data)
+    write_downloads(folder, edition_2.verdicts, edition_2.dataset)
     return folder
 
 
@@ -68,15 +72,15 @@ def test_release_records_files_machines_and_commit(
     folder = release()
     record = read_record(folder)
     assert (folder.name, record["number"]) == ("1", 1)
-    for name in (site_paths.PDF, site_paths.VERDICTS, site_paths.VERDICTS_TABLE, site_paths.SUMMARY):
+    for name in (site_paths.PDF, site_paths.VERDICTS, site_paths.VERDICTS_TABLE, "data/samples.parquet"):
         assert (folder / name).read_bytes() == (report / name).read_bytes()
         assert record["sha256"][name] == file_digest(report / name)
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
     assert f"{record['commit']}+".startswith(str(edition_2.document["commit"]))
     assert record["tally"] == {name: n for name, n in edition_2.document["tally"].items() if n}
-    # A release omits page sources, samples and files for web hosts, because they can be built again from its commit.
+    # A release omits page sources and files for web hosts, because they can be built again from its commit.
     assert not list(folder.rglob("*.qmd")) and not (folder / site_paths.EDITIONS).exists()
-    assert (report / "data" / "node-a" / "gemm.cpu.csv").is_file() and not list(folder.glob("data/*/"))
+    assert list(dataset_faults(folder / site_paths.DATASET)) == []
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert record["sha256"].keys() == files - {edition_release.RECORD}
 
@@ -95,7 +99,8 @@ def test_links_in_a_released_edition_resolve(
 ) -> None:
     report = Path(shutil.copytree(site, tmp_path / "report"))
     verdicts, data = published_study / "verdicts.json", published_study / "data"
-    write_downloads(report, verdicts, data)
+    write_dataset(data, verdicts, tmp_path / "dataset", read_reference(REFERENCE), read_published(PUBLISHED))
+    write_downloads(report, verdicts, tmp_path / "dataset")
     fake_checkout(monkeypatch, str(read_json(verdicts)["commit"]))
     folder = edition_release.release_edition(verdicts, data, report, None, tmp_path / "editions")
     links = [(page, link) for page in folder.rglob("*.html") for link in local_links(page)]

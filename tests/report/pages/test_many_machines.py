@@ -37,7 +37,7 @@ def fleet_site(fleet: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def make(folder: Path) -> None:
         render(fleet.verdicts, folder, "pandoc", fleet.data)
-        write_downloads(folder, fleet.verdicts, fleet.data)
+        write_downloads(folder, fleet.verdicts, fleet.dataset)
 
     return build_once(tmp_path_factory, "many-machines-site", make)
 
@@ -113,8 +113,6 @@ def test_pages_of_many_machines_are_light_and_count_all(fleet_site: Path) -> Non
 
 
 def test_the_site_has_all_results_and_samples(fleet: Study, fleet_site: Path) -> None:
-    assert len(pd.read_csv(fleet_site / site_paths.SUMMARY)) == len(read_summary(fleet.data))
-    assert set(pd.read_parquet(fleet_site / site_paths.SAMPLES)["node"]) == set(RATES)
-    assert set(pd.read_csv(fleet_site / site_paths.FILES)["node"]) == set(
-        Evidence(fleet.document, fleet.data).shown_nodes
-    )
+    folder = fleet_site / site_paths.DATASET
+    assert len(pd.read_csv(folder / "results.csv")) == len(read_summary(fleet.data))
+    assert set(pd.read_parquet(folder / "samples.parquet")["node"]) == set(RATES)

@@ -37,7 +37,7 @@ def python_commands(steps: list[dict[str, Any]]) -> list[list[str]]:
 def test_report_parses_every_command(steps: list[dict[str, Any]]) -> None:
     commands = python_commands(steps)
     assert {words[0] for words in commands} == {"report"}, "nothing is measured on a shared machine"
-    assert [words[1] for words in commands] == ["gather", "judge", "summary", "render", "site", "lint"]
+    assert [words[1] for words in commands] == ["gather", "judge", "summary", "render", "dataset", "site", "lint"]
     for words in commands:
         words = ["pandoc" if word == "$RENDERER" else word for word in words]
         parser().parse_args(words[1:])
