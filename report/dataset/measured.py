@@ -90,7 +90,7 @@ def sample_rows(samples: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
     run_ids = pl.Series([run_id(*row) for row in runs.iter_rows()], dtype=pl.String)
     units = samples.select("metric", "unit").unique()
     new_units = pl.Series([dataset_unit(unit, metric) for metric, unit in units.iter_rows()], dtype=pl.String)
-    flags = _flag_columns(samples["flags"].unique().to_list())
+    flags = flag_columns(samples["flags"].unique().to_list())
     return (
         samples.join(points, on=IDENTITY, how="left", maintain_order="left")
         .join(runs.with_columns(run_id=run_ids), on=runs.columns, how="left", maintain_order="left")
@@ -102,7 +102,7 @@ def sample_rows(samples: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _flag_columns(texts: Sequence[str]) -> pl.DataFrame:
+def flag_columns(texts: Sequence[str]) -> pl.DataFrame:
     """Return for each text of flags its codes and numbers."""
     rows: list[Row] = []
     for text in texts:

@@ -75,12 +75,9 @@ def print_faults(folder: Path) -> int:
 
 def published_files(folder: Path) -> list[Path]:
     """List the files of data/ that have a digest, sorted. Hidden files are left out."""
-    return sorted(
-        path
-        for name in FOLDERS
-        for path in (folder / name).glob("**/*")
-        if path.is_file() and not path.name.startswith(".") and path.suffix in _MEDIA
-    )
+    files = (path for name in FOLDERS for path in (folder / name).glob("**/*"))
+    plain = [path for path in files if path.is_file() and not path.name.startswith(".") and path.suffix in _MEDIA]
+    return sorted(plain, key=Path.as_posix)
 
 
 def _resource(folder: Path, path: Path, sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
