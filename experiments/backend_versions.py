@@ -16,10 +16,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from experiments import backends
 from experiments.backends.cblas import Cblas
@@ -28,77 +26,54 @@ from experiments.machine_facts import UnreadableError, clean
 
 # Seconds to wait for a program's version.
 _PATIENCE_S = 30.0
-CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy-rocm-7-0", "cupy")
 Entry = dict[str, str]
 
 
-@dataclass(frozen=True)
-class Library:
-    """Where a backend's version comes from.
+def describe_package(*names: str, build: Callable[[], str] = str) -> Entry | None:
+    """Return the version of the first installed package, its build, and its wheel's; None if none is installed.
 
-    packages: names of the package, of which the first installed one counts. build: returns more about the build, in
-    addition to the package's build number and platforms.
+    build: returns more about the build.
     """
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            installed = importlib.metadata.distribution(name)
+            return make_entry(name, installed.version, build(), _wheel_build(installed.read_text("WHEEL") or ""))
+    return None
 
-    packages: tuple[str, ...]
-    build: Callable[[], str] = str
 
-    def describe(self) -> Entry | None:
-        """Return package, version and build; None if the package is not installed."""
-        for name in self.packages:
-            with suppress(importlib.metadata.PackageNotFoundError):
-                found = importlib.metadata.distribution(name)
-                return make_entry(name, found.version, self.build(), _wheel_build(found.read_text("WHEEL") or ""))
+def describe_program(name: str, *siblings: str) -> Entry | None:
+    """Return version, commit and compiler of llama.cpp's program on PATH; None if there is none.
+
+    siblings: programs from the same build that may tell the version in its place.
+    """
+    path = shutil.which(name)
+    if path is None:
         return None
+    for program in (name, *siblings):
+        printed = _output(str(Path(path).with_name(program)), "--version")
+        if version := re.search(r"^version: (\d+) \(([0-9a-f]+)\)", printed, re.MULTILINE):
+            compiler = re.search(r"^built with (.*)", printed, re.MULTILINE)
+            return make_entry(name, version[1], f"commit {version[2]}", compiler[1] if compiler else "")
+    return make_entry(name, "")
 
 
-@dataclass(frozen=True)
-class Program:
-    """A program of llama.cpp on PATH. siblings: programs from the same build that tell the version in its place."""
-
-    name: str
-    siblings: tuple[str, ...] = ()
-
-    def describe(self) -> Entry | None:
-        """Return the program's version, commit and compiler; None if it is not on PATH."""
-        path = shutil.which(self.name)
-        if path is None:
-            return None
-        for name in (self.name, *self.siblings):
-            printed = _output(str(Path(path).with_name(name)), "--version")
-            if version := re.search(r"^version: (\d+) \(([0-9a-f]+)\)", printed, re.MULTILINE):
-                compiler = re.search(r"^built with (.*)", printed, re.MULTILINE)
-                return make_entry(self.name, version[1], f"commit {version[2]}", compiler[1] if compiler else "")
-        return make_entry(self.name, "unknown")
+def describe_shared_library(backend: Cblas) -> Entry | None:
+    """Return version and kernels of a BLAS library, asked in a process of its own; None if it is not installed."""
+    if not (path := backend.path()):
+        return None
+    code = (
+        "import ctypes, json, sys, threadpoolctl; ctypes.CDLL(sys.argv[1]); "
+        "print(json.dumps([pool for pool in threadpoolctl.threadpool_info() if pool['user_api'] == 'blas']))"
+    )
+    with suppress(ValueError, LookupError, TypeError):
+        pool = json.loads(_output(sys.executable, "-c", code, path).splitlines()[0])[0]
+        return make_entry(Path(path).name, str(pool["version"]), str(pool.get("architecture", "")))
+    return make_entry(Path(path).name, "")
 
 
-@dataclass(frozen=True)
-class SharedLibrary:
-    """A BLAS library that `experiments.backends` finds on this system."""
-
-    backend: Cblas
-
-    def describe(self) -> Entry | None:
-        """Return the library's version and kernels, asked in a process of its own; None if it is not installed."""
-        if not (path := self.backend.path()):
-            return None
-        code = (
-            "import ctypes, json, sys, threadpoolctl; ctypes.CDLL(sys.argv[1]); "
-            "print(json.dumps([pool for pool in threadpoolctl.threadpool_info() if pool['user_api'] == 'blas']))"
-        )
-        with suppress(ValueError, LookupError, TypeError):
-            pool = json.loads(_output(sys.executable, "-c", code, path).splitlines()[-1])[0]
-            return make_entry(Path(path).name, str(pool["version"]), str(pool.get("architecture", "")))
-        return make_entry(Path(path).name, "unknown")
-
-
-@dataclass(frozen=True)
-class Interpreter:
-    """The Python interpreter."""
-
-    def describe(self) -> Entry:
-        """Return the interpreter's version and compiler."""
-        return make_entry(platform.python_implementation(), platform.python_version(), platform.python_compiler())
+def describe_interpreter() -> Entry:
+    """Return the Python interpreter's version and compiler."""
+    return make_entry(platform.python_implementation(), platform.python_version(), platform.python_compiler())
 
 
 def make_entry(package: str, version: str, *builds: str) -> Entry:
@@ -112,7 +87,7 @@ def make_entry(package: str, version: str, *builds: str) -> Entry:
 
 
 def _wheel_build(wheel: str) -> str:
-    """Return build number and platforms from a package's file WHEEL; a package built here names `linux_x86_64`."""
+    """Return build number and platforms from a package's file WHEEL: PyPI's are for manylinux, local builds are not."""
     fields = re.findall(r"^(Build|Tag): ?(\S+)$", wheel, re.MULTILINE)
     numbers = [f"build {value}" for key, value in fields if key == "Build"]
     return " ".join([*numbers, *(value for key, value in fields if key == "Tag")][:4])
@@ -169,18 +144,13 @@ def _numpy_blas(*keys: str) -> str:
 def _compilers() -> str:
     """Return the compilers for `torch.compile`: the C++ compiler as inductor chooses it, and Triton."""
     lines = _output(os.environ.get("CXX", "g++"), "--version").splitlines()
-    triton = Library(("triton", "pytorch-triton-rocm", "pytorch-triton-xpu", "triton-windows")).describe()
-    return ", ".join(filter(None, [*lines[:1], f"{triton['package']} {triton['version']}" if triton else ""]))
+    return ", ".join(filter(None, [*lines[:1], _name_version("triton", "pytorch-triton-rocm", "pytorch-triton-xpu")]))
 
 
-def _cuda_compiler() -> str:
-    compiler = Library(("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu13")).describe()
-    return f"NVRTC {compiler['version']}" if compiler else ""
-
-
-def _polars_runtime() -> str:
-    runtime = Library(("polars-runtime-32", "polars-runtime-64", "polars-runtime-compat")).describe()
-    return f"{runtime['package']} {runtime['version']}" if runtime else ""
+def _name_version(*names: str) -> str:
+    """Return name and version of the first installed package; '' if none is installed."""
+    entry = describe_package(*names)
+    return f"{entry['package']} {entry['version']}" if entry else ""
 
 
 def _vulkan_adapters() -> str:
@@ -198,52 +168,58 @@ def _has_vulkan() -> bool:
     return False
 
 
-_TORCH = Library(("torch",), _torch_commit)
-_LLVM = Library(("llvmlite",), _llvm)
-_NUMBA = Library(("numba",), _llvm)
-_OPENBLAS = Library(("numpy",), _numpy_blas)
-_WGPU = Library(("wgpu",), _vulkan_adapters)
-_TRANSFORMERS = Library(("transformers",))
-# Source for each backend that an experiment can record.
-LIBRARIES: dict[str, Library | Program | SharedLibrary | Interpreter] = {
-    **dict.fromkeys(("torch", "channels_last", "graph"), _TORCH),
-    "onednn": Library(("torch",), _onednn),
-    "inductor": Library(("torch",), _compilers),
-    "numpy": Library(("numpy",), partial(_numpy_blas, "architecture")),
-    **dict.fromkeys((name for name in backends.NAMES if name.startswith("openblas-")), _OPENBLAS),
-    **{backend.name: SharedLibrary(backend) for backend in backends.BACKENDS if isinstance(backend, Cblas)},
-    "python": Interpreter(),
-    **dict.fromkeys(("scalar", "simd", "numba"), _NUMBA),
-    **dict.fromkeys(("llvm", "llvm-nt", "llvm-scalar"), _LLVM),
-    **dict.fromkeys(("cupy", "cuda"), Library(CUPY, _cuda_compiler)),
-    **dict.fromkeys(("vulkan", "webgpu"), _WGPU),
-    "onnx": Library(("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-rocm")),
-    "openvino": Library(("openvino",)),
-    "openvino-genai": Library(("openvino-genai",)),
-    "pandas": Library(("pandas",)),
-    "polars": Library(("polars",), _polars_runtime),
-    "sklearn": Library(("scikit-learn",)),
-    "xgboost": Library(("xgboost", "xgboost-cpu")),
-    "lightgbm": Library(("lightgbm",)),
-    **dict.fromkeys(("transformers", "transformers-graph"), _TRANSFORMERS),
-    "llama-cpp-python": Library(("llama-cpp-python",)),
-    "xllamacpp": Library(("xllamacpp",)),
-    "llama-bench": Program("llama-bench", ("llama-cli", "llama-server")),
-    "llama-server": Program("llama-server"),
+def _package(*names: str, build: Callable[[], str] = str) -> Callable[[], Entry | None]:
+    return partial(describe_package, *names, build=build)
+
+
+_NVRTC = partial(_name_version, "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "nvidia-cuda-nvrtc-cu13")
+_POLARS = partial(_name_version, "polars-runtime-32", "polars-runtime-64", "polars-runtime-compat")
+# Source for each backend that an experiment can record. Names with the same source share its function.
+LIBRARIES: dict[str, Callable[[], Entry | None]] = {
+    **dict.fromkeys(("torch", "channels_last", "graph"), _package("torch", build=_torch_commit)),
+    "onednn": _package("torch", build=_onednn),
+    "inductor": _package("torch", build=_compilers),
+    "numpy": _package("numpy", build=partial(_numpy_blas, "architecture")),
+    **dict.fromkeys(
+        (name for name in backends.NAMES if name.startswith("openblas-")), _package("numpy", build=_numpy_blas)
+    ),
+    **{
+        backend.name: partial(describe_shared_library, backend)
+        for backend in backends.BACKENDS
+        if isinstance(backend, Cblas)
+    },
+    "python": describe_interpreter,
+    **dict.fromkeys(("scalar", "simd", "numba"), _package("numba", build=_llvm)),
+    **dict.fromkeys(("llvm", "llvm-nt", "llvm-scalar"), _package("llvmlite", build=_llvm)),
+    **dict.fromkeys(("cupy", "cuda"), _package("cupy-cuda13x", "cupy-cuda12x", "cupy-rocm-7-0", "cupy", build=_NVRTC)),
+    **dict.fromkeys(("vulkan", "webgpu"), _package("wgpu", build=_vulkan_adapters)),
+    "onnx": _package("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino", "onnxruntime-rocm"),
+    "openvino": _package("openvino"),
+    "openvino-genai": _package("openvino-genai"),
+    "pandas": _package("pandas"),
+    "polars": _package("polars", build=_POLARS),
+    "sklearn": _package("scikit-learn"),
+    "xgboost": _package("xgboost", "xgboost-cpu"),
+    "lightgbm": _package("lightgbm"),
+    **dict.fromkeys(("transformers", "transformers-graph"), _package("transformers")),
+    "llama-cpp-python": _package("llama-cpp-python"),
+    "xllamacpp": _package("xllamacpp"),
+    "llama-bench": partial(describe_program, "llama-bench", "llama-cli", "llama-server"),
+    "llama-server": partial(describe_program, "llama-server"),
 }
 
 
 def backend_versions() -> tuple[dict[str, Entry], dict[str, str]]:
     """Return package, version and build of each installed backend, and the reason for each that fails to answer."""
     versions, unreadable = {}, {}
-    described: dict[Any, Entry | None] = {}
-    for name, library in LIBRARIES.items():
+    described: dict[Callable[[], Entry | None], Entry | None] = {}
+    for name, describe in LIBRARIES.items():
         if name.startswith("openblas-") and name not in backends.expand_group("openblas-*"):
             continue
         try:
-            if library not in described:
-                described[library] = library.describe()
-            if entry := described[library]:
+            if describe not in described:
+                described[describe] = describe()
+            if entry := described[describe]:
                 versions[name] = entry
         except Exception as fault:  # a broken package may raise anything
             unreadable[f"software.backends.{name}"] = parse_text(f"{type(fault).__name__}: {fault}")[:200]

@@ -1,8 +1,8 @@
 """Read facts about the machine that nobody can add to a node record afterwards.
 
-Each fact has a reader. If the system does not tell a fact, the record has the reason under `unreadable`. The sources are
-the machine's files and programs, so every text becomes one short line, and a text that may identify the machine or a
-person is withheld. Serial numbers, UUIDs, asset tags and addresses are never read.
+Each fact has a reader. If the system does not tell a fact, the record has the reason under `unreadable`. The sources
+are the machine's files and programs, so every text becomes one short line, and a text that may identify the machine or
+a person is withheld. Serial numbers, UUIDs, asset tags and addresses are never read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,8 @@ from experiments.topology import CPUS
 
 # Maximum bytes to read from a file.
 _MOST = 2**16
-_DMI, _PAGES, _FLAWS = "sys/class/dmi/id", "sys/kernel/mm/transparent_hugepage/enabled", f"{CPUS}/vulnerabilities"
+_DMI, _PAGES = "sys/class/dmi/id", "sys/kernel/mm/transparent_hugepage/enabled"
+_CLOCK = "sys/devices/system/clocksource/clocksource0/current_clocksource"
 # UUIDs, MAC and IP addresses, and long numbers, which may be serial numbers.
 _IDENTITY = re.compile(
     r"[0-9a-f]{8}-[0-9a-f]{4}-|([0-9a-f]{2}[:-]){5}[0-9a-f]{2}|(?<![\d.])\d{1,3}(\.\d{1,3}){3}(?![\d.])|\b[0-9a-f]{12,}\b|@",
@@ -75,9 +75,7 @@ class Machine:
     def matches(self, pattern: str) -> list[str]:
         """List the files that match a pattern. Raises UnreadableError if there are none."""
         names = sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern))
-        if not names:
-            raise UnreadableError(f"no /{pattern}")
-        return names
+        return list(require(names, f"no /{pattern}"))
 
     def number(self, name: str) -> float:
         """Return the number in a file. Raises UnreadableError."""
@@ -88,23 +86,17 @@ class Machine:
     def cpuinfo(self, key: str) -> list[str]:
         """List a key's values in /proc/cpuinfo. Raises UnreadableError if it has none."""
         values = [about[key] for about in topology.cpuinfo(self.root).values() if about.get(key)]
-        if not values:
-            raise UnreadableError(f"no {key!r} in /proc/cpuinfo")
-        return values
+        return list(require(values, f"no {key!r} in /proc/cpuinfo"))
 
-    @cached_property
-    def memory_modules(self) -> list[dict[str, Any]]:
-        """Describe the memory modules in the firmware's table, which is usually readable only by root."""
-        if not (modules := list(_memory_modules(self.content("sys/firmware/dmi/tables/DMI")))):
-            raise UnreadableError("the firmware's table (DMI) has no memory module with a size")
-        return modules
+    def search(self, name: str, pattern: str) -> str:
+        """Return the first group of a pattern's first match in a file. Raises UnreadableError if there is none."""
+        match = re.search(pattern, self.content(name).decode("utf-8", "replace"))
+        return clean(require(match, f"/{name} does not tell it")[1], f"/{name}")
 
 
 def clean(text: str, where: str) -> str:
     """Return a text from outside as one line. Raises UnreadableError if it is empty or may identify the machine."""
-    line = parse_text(text)
-    if not line:
-        raise UnreadableError(f"{where} is empty")
+    line = str(require(parse_text(text), f"{where} is empty"))
     names = {platform.node(), *platform.node().split(".")[:1], _user_name()}
     if _IDENTITY.search(line) or any(len(name) > 3 and name in line for name in names):
         raise UnreadableError(f"{where} is withheld, because it may identify the machine")
@@ -117,29 +109,30 @@ def _user_name() -> str:
     return ""
 
 
-def _common(values: Iterable[Any], where: str) -> Any:
-    """Return the only value, or all values as one text. Raises UnreadableError if there are none."""
-    distinct = sorted({value for value in values if value})
-    if not distinct:
-        raise UnreadableError(f"{where} has none")
-    return distinct[0] if len(distinct) == 1 else ", ".join(map(str, distinct))[:200]
+def require(value: Any, reason: str) -> Any:
+    """Return a value. Raises UnreadableError with the reason if the value is empty or false."""
+    if not value:
+        raise UnreadableError(reason)
+    return value
+
+
+def _common(values: Iterable[str], where: str) -> str:
+    """Return the only text, or all distinct texts as one. Raises UnreadableError if there are none."""
+    return str(require(", ".join(sorted({value for value in values if value}))[:200], f"{where} has none"))
 
 
 def _microarchitecture(machine: Machine) -> str:
-    if name := microarchitecture(machine.cpu):
-        return name
     if any("cpu part" in about for about in topology.cpuinfo(machine.root).values()):
-        return str(_common(map(parse_text, topology.cpu_models(machine.root).values()), "the kernel"))
+        return _common(map(parse_text, topology.cpu_models(machine.root).values()), "the kernel")
     known = ", ".join(f"{key} {machine.cpu.get(key, 'unknown')}" for key in ("vendor", "family", "model_number"))
-    raise UnreadableError(f"not in the table: {known}"[:200])
+    return str(require(microarchitecture(machine.cpu), f"not in the table: {known}"))
 
 
 def _smt(machine: Machine) -> str:
-    with suppress(UnreadableError):
+    with suppress(UnreadableError, KeyError):
         return {0.0: "off", 1.0: "on"}[machine.number(f"{CPUS}/smt/active")]
     cores = topology.physical_cores(topology.online_cpus(machine.root), machine.root)
-    if not cores.known or not cores.groups:
-        raise UnreadableError("the kernel does not tell the CPUs that share a core")
+    require(cores.known and cores.groups, "the kernel does not tell the CPUs that share a core")
     return "on" if any(len(group) > 1 for group in cores.groups) else "off"
 
 
@@ -156,23 +149,17 @@ def _cpufreq_texts(name: str) -> Callable[[Machine], str]:
 
 def _cpufreq_mhz(name: str, choose: Callable[[Iterable[float]], float]) -> Callable[[Machine], float]:
     pattern = f"{CPUS}/cpu[0-9]*/cpufreq/{name}"
-    return lambda machine: _limit_mhz(choose(map(machine.number, machine.matches(pattern))) / 1000)
+    return lambda machine: _check_mhz(choose(map(machine.number, machine.matches(pattern))) / 1000)
 
 
-def _limit_mhz(value: float) -> float:
-    if not 0 < value <= 1e5:
-        raise UnreadableError(f"{value:g} MHz is no clock")
-    return value
+def _check_mhz(value: float) -> float:
+    return float(require(0 < value <= 1e5 and value, f"{value:g} MHz is no clock"))
 
 
 def _nominal_mhz(machine: Machine) -> float:
     with suppress(UnreadableError):
-        return _limit_mhz(machine.number(f"{CPUS}/cpu0/acpi_cppc/nominal_freq"))
+        return _check_mhz(machine.number(f"{CPUS}/cpu0/acpi_cppc/nominal_freq"))
     return _cpufreq_mhz("base_frequency", max)(machine)
-
-
-def _cpuinfo_mhz(machine: Machine) -> float:
-    return _limit_mhz(max(parse_decimal(value) or 0.0 for value in machine.cpuinfo("cpu mhz")))
 
 
 def _memory_modules(table: bytes) -> Iterable[dict[str, Any]]:
@@ -181,17 +168,15 @@ def _memory_modules(table: bytes) -> Iterable[dict[str, Any]]:
     Serial numbers and asset tags are skipped. channel: text up to the channel's name; empty if the table names none.
     """
     at = 0
-    while at + 4 <= len(table) and (size := table[at + 1]) >= 4:
-        end = table.find(b"\0\0", at + size)
-        body, texts = table[at : at + size], table[at + size : max(end, 0)].split(b"\0")
-        if end < 0:
-            return
+    while at + 4 <= len(table) and (size := table[at + 1]) >= 4 and (end := table.find(b"\0\0", at + size)) >= 0:
+        body, texts = table[at : at + size], table[at + size : end].split(b"\0")
         if body[0] == 17 and size >= 0x17 and struct.unpack_from("<H", body, 0x0C)[0] not in (0, 0xFFFF):
             speeds = [struct.unpack_from("<H", body, place)[0] for place in (0x20, 0x15) if place + 2 <= size]
             # Bank locator or device locator, such as "P0 CHANNEL A".
             locators = [texts[index - 1] for index in (body[0x11], body[0x10]) if 0 < index <= len(texts)]
             channels = (re.match(rb"(?i).{0,50}?channel[ _-]?[a-z0-9]+", locator) for locator in locators)
             yield {
+                "size": True,
                 "type": _MEMORY_TYPES.get(body[0x12], ""),
                 "speed": next((speed for speed in speeds if speed not in (0, 0xFFFF)), 0),
                 "channel": next((channel[0] for channel in channels if channel), b""),
@@ -199,25 +184,12 @@ def _memory_modules(table: bytes) -> Iterable[dict[str, Any]]:
         at = end + 2
 
 
-def _memory_channels(machine: Machine) -> int:
-    channels = {module["channel"] for module in machine.memory_modules}
-    if b"" in channels:
-        raise UnreadableError("the firmware's table (DMI) does not name the modules' channels")
-    return len(channels)
-
-
-def _huge_pages(machine: Machine) -> str:
-    chosen = re.search(r"\[([a-z+_-]{1,50})\]", machine.text(_PAGES))
-    if not chosen:
-        raise UnreadableError(f"/{_PAGES} marks no choice")
-    return chosen[1]
-
-
-def _huge_page_kb(machine: Machine) -> int:
-    size = re.search(rb"^Hugepagesize:\s*(\d{1,9}) kB", machine.content("proc/meminfo"), re.MULTILINE)
-    if not size:
-        raise UnreadableError("no Hugepagesize in /proc/meminfo")
-    return int(size[1])
+def _memory_values(machine: Machine, key: str) -> list[Any]:
+    """List a value for each memory module. Raises UnreadableError if one is unknown."""
+    modules = list(_memory_modules(machine.content("sys/firmware/dmi/tables/DMI")))
+    require(modules, "the firmware's table (DMI) has no memory module with a size")
+    require(all(module[key] for module in modules), f"the firmware's table (DMI) does not tell each module's {key}")
+    return [module[key] for module in modules]
 
 
 def _hypervisor(machine: Machine) -> str:
@@ -228,22 +200,19 @@ def _hypervisor(machine: Machine) -> str:
 
 
 def _instance_type(machine: Machine) -> str:
-    product = machine.text(f"{_DMI}/product_name")
-    if machine.text(f"{_DMI}/sys_vendor") != "Amazon EC2" or not re.fullmatch(r"[a-z0-9-]+\.[a-z0-9-]+", product):
-        raise UnreadableError("this provider's firmware (DMI) does not tell it")
-    return product
+    product, vendor = machine.text(f"{_DMI}/product_name"), machine.text(f"{_DMI}/sys_vendor")
+    is_told = vendor == "Amazon EC2" and re.fullmatch(r"[a-z0-9-]+\.[a-z0-9-]+", product)
+    return str(require(is_told and product, "this provider's firmware (DMI) does not tell it"))
 
 
 def _cpu_quota(machine: Machine) -> float | None:
-    if not cgroup_folders(machine.root):
-        raise UnreadableError("no cgroup of this process is mounted")
+    require(cgroup_folders(machine.root), "no cgroup of this process is mounted")
     quota = cpu_quota(machine.root)
     return None if quota is None else round(min(quota, 1e5), 3)
 
 
 def _memory_limit(machine: Machine) -> int | None:
-    if not cgroup_folders(machine.root, "memory"):
-        raise UnreadableError("no memory cgroup of this process is mounted")
+    require(cgroup_folders(machine.root, "memory"), "no memory cgroup of this process is mounted")
     limit = memory_limit.total_bytes(machine.root)
     return limit if limit < psutil.virtual_memory().total else None
 
@@ -254,11 +223,6 @@ def _distribution(machine: Machine) -> str:
     lines = machine.content("etc/os-release").decode("utf-8", "replace").splitlines()
     values = {key: value.strip("\"' ") for key, _, value in (line.partition("=") for line in lines)}
     return clean(f"{values.get('NAME', '')} {values.get('VERSION_ID', '')}", "/etc/os-release")
-
-
-def _mitigations(machine: Machine) -> dict[str, str]:
-    names = machine.matches(f"{_FLAWS}/*")[:100]
-    return {clean(Path(name).name, "a vulnerability's name"): machine.text(name) for name in names}
 
 
 # Reader for each fact, by the fact's place in the record.
@@ -272,22 +236,19 @@ FACTS: dict[str, Callable[[Machine], Any]] = {
     "hardware.cpu.nominal_mhz": _nominal_mhz,
     "hardware.cpu.min_mhz": _cpufreq_mhz("cpuinfo_min_freq", min),
     "hardware.cpu.max_mhz": _cpufreq_mhz("cpuinfo_max_freq", max),
-    "hardware.cpu.cpuinfo_mhz": _cpuinfo_mhz,
+    "hardware.cpu.cpuinfo_mhz": lambda machine: _check_mhz(
+        max(parse_decimal(value) or 0.0 for value in machine.cpuinfo("cpu mhz"))
+    ),
     "hardware.memory.machine_bytes": lambda _: psutil.virtual_memory().total,
-    "hardware.memory.type": lambda machine: _common((module["type"] for module in machine.memory_modules), "DMI"),
-    "hardware.memory.speed_mt_s": lambda machine: (
-        min(module["speed"] for module in machine.memory_modules)
-        or _refuse("the firmware's table (DMI) has no speed for some module")
-    ),
-    "hardware.memory.modules": lambda machine: len(machine.memory_modules),
-    "hardware.memory.channels": _memory_channels,
+    "hardware.memory.type": lambda machine: _common(_memory_values(machine, "type"), "DMI"),
+    "hardware.memory.speed_mt_s": lambda machine: min(_memory_values(machine, "speed")),
+    "hardware.memory.modules": lambda machine: len(_memory_values(machine, "size")),
+    "hardware.memory.channels": lambda machine: len(set(_memory_values(machine, "channel"))),
     "hardware.numa_nodes": lambda machine: len(machine.matches("sys/devices/system/node/node[0-9]*")),
-    "hardware.huge_pages.transparent": _huge_pages,
+    "hardware.huge_pages.transparent": lambda machine: machine.search(_PAGES, r"\[([a-z+_-]{1,50})\]"),
     "hardware.huge_pages.reserved": lambda machine: int(machine.number("proc/sys/vm/nr_hugepages")),
-    "hardware.huge_pages.size_kb": _huge_page_kb,
-    "hardware.clock_source": lambda machine: machine.text(
-        "sys/devices/system/clocksource/clocksource0/current_clocksource"
-    ),
+    "hardware.huge_pages.size_kb": lambda machine: int(machine.search("proc/meminfo", r"Hugepagesize: *(\d{1,9}) kB")),
+    "hardware.clock_source": lambda machine: machine.text(_CLOCK),
     "hardware.hypervisor": _hypervisor,
     "hardware.vendor": lambda machine: machine.text(f"{_DMI}/sys_vendor"),
     "hardware.product": lambda machine: machine.text(f"{_DMI}/product_name"),
@@ -296,12 +257,11 @@ FACTS: dict[str, Callable[[Machine], Any]] = {
     "hardware.limits.cpus": lambda _: topology.format_cpu_list(topology.allowed_cpus())[:4000],
     "hardware.limits.memory_bytes": _memory_limit,
     "software.distribution": _distribution,
-    "software.mitigations": _mitigations,
+    "software.mitigations": lambda machine: {
+        clean(Path(name).name, "a name"): machine.text(name)
+        for name in machine.matches(f"{CPUS}/vulnerabilities/*")[:100]
+    },
 }
-
-
-def _refuse(reason: str) -> Any:
-    raise UnreadableError(reason)
 
 
 def read_facts(machine: Machine) -> tuple[dict[str, Any], dict[str, str]]:

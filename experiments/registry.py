@@ -109,6 +109,8 @@ class Experiment:
                 return f"parameter {key!r}: make its type {OWN[key][1]}"
             if not _schema(hint):
                 return f"parameter {key!r}: make its type int, float, str, bool, Footprint, a Literal or an enum"
+        if type(self.protocol) is not int or self.protocol < 1:
+            return "protocol: make it a whole number, 1 or more"
         for name in ("memory", "flop", "call_s", "extra_s"):
             arguments = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
             value = getattr(self, name)

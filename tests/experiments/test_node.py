@@ -48,6 +48,9 @@ def test_fingerprint_is_valid_complete_and_free_of_personal_data(record: dict[st
     assert any(pool["user_api"] == "blas" for pool in record["software"]["blas"])
     assert record["devices"][0]["id"] == "cpu"
     assert record["study"]["commit"] != ""
+    assert record["schema"] == 2
+    assert record["load_before"].keys() >= {"other_load", "steal"}
+    assert {"torch", "numpy", "llvm", "python"} <= set(record["software"]["backends"])
     kinds = {device["kind"] for device in record["devices"]}
     assert "gpu" in kinds or any("CUDA" in reason for reason in record["left_out"])
     text = json.dumps(record)
@@ -207,6 +210,21 @@ def test_run_refuses_invalid_arguments(words: list[str], out: str, why: str, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_records_of_both_versions_are_read(record: dict[str, Any], tmp_path: Path) -> None:
+    for readable in (RECORD, record):
+        write_node(tmp_path / "node.json", readable)
+        assert read_node(tmp_path / "node.json")["schema"] == readable["schema"]
+    lacking = {**record, "software": {key: value for key, value in record["software"].items() if key != "backends"}}
+    refused = [
+        ({**RECORD, "schema": 2}, "unreadable, load_before"),
+        (lacking, "backends"),
+        ({**RECORD, "schema": 3}, "3"),
+    ]
+    for unreadable, fault in refused:
+        with pytest.raises(StudyError, match=fault):
+            write_node(tmp_path / "node.json", unreadable)
+
+
 RECORD: dict[str, Any] = {
     "schema": 1,
     "id": "some-cpu-2c-abc123",
@@ -228,7 +246,7 @@ def folder(tmp_path: Path) -> Path:
 
 def write_round(folder: Path, name: str, hour: int, node: str = RECORD["id"], **metadata: Any) -> str:
     times = {"started_utc": f"2026-01-02T{hour:02}:00:00Z", "ended_utc": f"2026-01-02T{hour:02}:30:00Z"}
-    write_samples(folder / name, make_table({"node": node}), times | metadata)
+    write_samples(folder / name, make_table({"node": node}), times | {"protocol": 1} | metadata)
     return str(folder / name)
 
 

@@ -32,7 +32,6 @@ def test_damaged_round_is_listed_and_foreign_round_is_refused(tmp_path: Path) ->
     ("noted", "usable"),
     [
         ({"protocol": 3, "planned": "0" * 12}, True),
-        ({"protocol": 3}, True),
         ({"protocol": 2, "planned": "0" * 12}, False),
         ({"protocol": 3, "planned": "1" * 12}, False),
         # In rounds with schema 1, the protocol is no count for the experiment.
