@@ -33,7 +33,7 @@ ENTRIES = NODE_SCHEMA["properties"]["software"]["properties"]["backends"]
 def test_every_backend_of_an_experiment_has_an_entry() -> None:
     names = {name for about in experiments().values() for name in about.schema().get("backend", {}).get("enum", ())}
     assert len(names) > 30
-    assert names - {*backends.GROUPS} - LIBRARIES.keys() == set()
+    assert names - {*backends.GROUPS} - LIBRARIES.keys() == set(), "add the source of its version to LIBRARIES"
 
 
 def test_every_published_backend_has_an_entry() -> None:
