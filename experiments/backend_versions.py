@@ -222,5 +222,10 @@ def backend_versions() -> tuple[dict[str, Entry], dict[str, str]]:
             if entry := described[describe]:
                 versions[name] = entry
         except Exception as fault:  # a broken package may raise anything
-            unreadable[f"software.backends.{name}"] = parse_text(f"{type(fault).__name__}: {fault}")[:200]
+            # Leave out paths, which may contain user names.
+            message = re.sub(r"\S*[/\\]\S*", "…", f"{type(fault).__name__}: {fault}")
+            try:
+                unreadable[f"software.backends.{name}"] = clean(message, "its error")
+            except UnreadableError as reason:
+                unreadable[f"software.backends.{name}"] = str(reason)
     return dict(sorted(versions.items())), unreadable

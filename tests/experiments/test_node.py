@@ -7,10 +7,12 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,12 @@ def test_fingerprint_is_valid_complete_and_free_of_personal_data(record: dict[st
     text = json.dumps(record)
     assert platform.node() not in text or len(platform.node()) < 4
     assert not any(word in text for word in (str(Path.home()), f'"{getpass.getuser()}"', str(ROOT)))
+    assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-|([0-9a-f]{2}:){5}[0-9a-f]{2}", text), "a UUID or MAC address"
+    identities = [*Path("/sys/class/dmi/id").glob("*serial"), *Path("/sys/class/net").glob("*/address")]
+    for path in [Path("/etc/machine-id"), Path("/etc/hostname"), *identities]:
+        with suppress(OSError):
+            identity = path.read_text().strip()
+            assert len(identity) < 4 or identity not in text, path
 
 
 def test_missing_required_gpu_gives_a_clear_message(record: dict[str, Any]) -> None:
