@@ -1,4 +1,8 @@
-"""The node record and its schema. A record describes a machine, its software, its jobs and the study's commit."""
+"""The node record and its schema. A record describes a machine, its software, its jobs and the study's commit.
+
+Records with `schema` 1 lack the backends' versions and the facts in `experiments.machine_facts`. Both versions are
+readable.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,8 @@ from contract.schema import check_document
 
 # Maximum bytes in a record. The largest published record has 3 kB.
 MOST_BYTES = 2**20
+# Version of the format of new records.
+SCHEMA_VERSION = 2
 # RECORD: file name of a sealed record, which is written after all rounds are measured.
 # PARTIAL: file name of the record until then.
 RECORD, PARTIAL = "node.json", "node.partial.json"
@@ -119,6 +125,19 @@ _CPU = object_schema(
     },
     virtual={"type": "boolean"},
     unknown=list_schema(text_schema(50), 30),
+    microarchitecture=text_schema(),
+    microcode=text_schema(),
+    # As this system sees it: a virtual machine may see each thread as a core.
+    smt={"enum": ["on", "off"]},
+    governor=text_schema(),
+    # Kernel driver that sets the clock (cpufreq).
+    driver=text_schema(),
+    boost={"type": "boolean"},
+    nominal_mhz=number_schema(1e5),
+    min_mhz=number_schema(1e5),
+    max_mhz=number_schema(1e5),
+    # Highest clock in /proc/cpuinfo when the record was made. In a virtual machine, this is the nominal clock.
+    cpuinfo_mhz=number_schema(1e5),
 )
 _GPU = object_schema(
     "name",
@@ -131,6 +150,18 @@ _GPU = object_schema(
     pcie_width=integer_schema(1000),
     # True if the GPU is partitioned (Multi-Instance GPU).
     mig={"type": "boolean"},
+    driver=text_schema(),
+    # Newest CUDA version that the driver supports.
+    driver_cuda=text_schema(),
+    default_power_limit_w=number_schema(1e5),
+    persistence={"type": "boolean"},
+    ecc={"type": "boolean"},
+    # Link when the record was made. `pcie_generation` and `pcie_width` are the maximum, which an idle GPU may reduce.
+    current_pcie_generation=integer_schema(100),
+    current_pcie_width=integer_schema(1000),
+    # Clocks that the user or the driver sets for computing.
+    application_sm_clock_mhz=number_schema(1e5),
+    application_memory_clock_mhz=number_schema(1e5),
     # Fields that NVML does not report, with NVML's reason.
     unanswered=map_schema(text_schema(), 20),
     maker=text_schema(),
@@ -138,8 +169,12 @@ _GPU = object_schema(
     known_by={"enum": ["torch"]},
 )
 _TORCH = object_schema(
-    "version", version=text_schema(), cuda=_MAYBE, hip=_MAYBE, config=list_schema(text_schema(1000), 50)
-)
+    "version", version=text_schema(), cuda=_MAYBE, hip=_MAYBE, config=list_schema(text_schema(1000), 50),
+    git=_MAYBE, onednn=_MAYBE, cudnn=_MAYBE,
+)  # fmt: skip
+# Library behind a name in the samples' column `backend`. build: the compiler, the library inside the package, its
+# commit, or the kind of the package's build.
+_BACKEND = object_schema("package version", package=text_schema(), version=text_schema(), build=text_schema())
 _POOL = map_schema({"anyOf": [text_schema(), integer_schema(1e5)]}, 20)
 # predicted_s, wall_s, stood_s: predicted, measured and paused seconds, for each round in which the job has points.
 # left_out: for each reason, the number of points that the plan leaves out.
@@ -156,7 +191,7 @@ _JOB = object_schema(
 INSTANCE = {"type": "string", "pattern": "^[0-9a-f]{6}$"}
 NODE_SCHEMA: dict[str, Any] = object_schema(
     "schema id origin hardware software devices left_out study started_utc",
-    schema={"const": 1},
+    schema={"enum": [1, SCHEMA_VERSION]},
     id={"type": "string", "pattern": "^[a-z0-9][a-z0-9._-]{2,86}$"},
     # A kind has no dot, because a dot separates kind and instance in the id.
     kind={"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{2,79}$"},
@@ -168,6 +203,32 @@ NODE_SCHEMA: dict[str, Any] = object_schema(
         memory_bytes=integer_schema(2**53, 1),
         gpus=list_schema(_GPU, 100),
         nvml=text_schema(1000),
+        memory=object_schema(
+            "",
+            # The machine's memory. `memory_bytes` is less under a cgroup limit.
+            machine_bytes=_BYTES,
+            type=text_schema(),
+            speed_mt_s=integer_schema(1e6),
+            modules=integer_schema(1e4),
+            channels=integer_schema(1e4),
+        ),
+        numa_nodes=integer_schema(1e4, 1),
+        huge_pages=object_schema(
+            "", transparent=text_schema(), reserved=integer_schema(2**53), size_kb=integer_schema(2**40)
+        ),
+        clock_source=text_schema(),
+        hypervisor=text_schema(),
+        # Maker and model from the firmware (DMI); in a cloud, the provider and its product.
+        vendor=text_schema(),
+        product=text_schema(),
+        instance_type=text_schema(),
+        # Limits for this process; null if there is none. cpu_quota: cores that a cgroup grants. cpus: allowed CPUs.
+        limits=object_schema(
+            "",
+            cpu_quota={"anyOf": [number_schema(1e5), {"type": "null"}]},
+            cpus=text_schema(4000),
+            memory_bytes={"anyOf": [_BYTES, {"type": "null"}]},
+        ),
     ),
     software=object_schema(
         "os python packages blas",
@@ -177,6 +238,10 @@ NODE_SCHEMA: dict[str, Any] = object_schema(
         packages=map_schema(text_schema()),
         blas=list_schema(_POOL, 50),
         torch=_TORCH,
+        backends=map_schema(_BACKEND, 200),
+        distribution=text_schema(),
+        # The kernel's status for each processor vulnerability.
+        mitigations=map_schema(text_schema()),
     ),
     devices={**list_schema(_DEVICE, 100), "minItems": 1},
     left_out=list_schema(text_schema(4000), 100),
@@ -186,7 +251,18 @@ NODE_SCHEMA: dict[str, Any] = object_schema(
     options=OPTIONS,
     hosts=list_schema(INSTANCE, 1000),
     jobs=map_schema(_JOB, 1000),
+    # Load while the record was made. other_load, steal: shares of the time of all cores.
+    load_before=object_schema(
+        "other_load steal", load_1min=number_schema(1e6), other_load=number_schema(1e3), steal=number_schema(1e3)
+    ),
+    # Facts that could not be read, by their key such as `hardware.cpu.governor`, with the reason.
+    unreadable=map_schema(text_schema(), 200),
 )
+NODE_SCHEMA["if"] = {"properties": {"schema": {"const": SCHEMA_VERSION}}}
+NODE_SCHEMA["then"] = {
+    "required": ["unreadable", "load_before"],
+    "properties": {"software": {"required": ["backends"]}},
+}
 
 
 def node_id(kind: str, instance: str) -> str:

@@ -34,7 +34,9 @@ from contract.node import (
 from contract.sample_flags import FLAGS, flags_known
 from contract.schema import check_document
 
-SCHEMA_VERSION = 1
+# In version 2, a round's `protocol` counts the changes of its experiment (`Experiment.protocol`). In version 1, it
+# counted the changes of the whole program, and the first rounds had none.
+SCHEMA_VERSIONS = (1, 2)
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
 STOP_REASONS = ("converged", "plateau", "budget", "samples")
 # Columns that were added later, so that old files lack them. They are read as empty.
@@ -63,7 +65,7 @@ UNIT_OF = {
 
 ROUND_SCHEMA = object_schema(
     "schema",
-    schema={"const": SCHEMA_VERSION},
+    schema={"enum": list(SCHEMA_VERSIONS)},
     seed=integer_schema(2**53),
     started_utc=A_TIME,
     ended_utc=A_TIME,
@@ -80,6 +82,8 @@ ROUND_SCHEMA = object_schema(
     protocol=integer_schema(1e6),
     planned={"type": "string", "pattern": "^[0-9a-f]{12}$"},
 )
+ROUND_SCHEMA["if"] = {"properties": {"schema": {"const": 2}}}
+ROUND_SCHEMA["then"] = {"required": ["protocol"]}
 
 
 # Regular expressions for text columns.
@@ -276,7 +280,7 @@ def _first_fault(table: pd.DataFrame, faults: pa.errors.SchemaErrors) -> str:
 def write_samples(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
     """Write one round's samples as Parquet, atomically.
 
-    `about` (seed, start and end in UTC, seconds spent, options) goes into the file's metadata.
+    `about` (seed, start and end in UTC, seconds spent, options, protocol) goes into the file's metadata.
     Raises StudyError if the table violates the declaration, and OSError if the file cannot be written.
     """
     write_unchecked(path, validate(table, str(path)), about)
@@ -285,8 +289,9 @@ def write_samples(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> Non
 def write_unchecked(path: Path, table: pd.DataFrame, about: dict[str, Any]) -> None:
     """Write samples like `write_samples`, but without validation, because readers validate them."""
     contents = arrow.Table.from_pandas(table, preserve_index=False)
+    version = 2 if "protocol" in about else 1
     contents = contents.replace_schema_metadata(
-        {b"study": json.dumps({"schema": SCHEMA_VERSION, **about}, sort_keys=True).encode()}
+        {b"study": json.dumps({"schema": version, **about}, sort_keys=True).encode()}
     )
     with atomic_path(path) as temporary:
         # Compress with snappy: on such small files, zstd would save 5% but double the reading time.
@@ -323,10 +328,11 @@ def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
         raise StudyError(f"{path}: cannot be read as Parquet ({reason})") from None
     about = parse_json((contents.schema.metadata or {}).get(b"study", b"{}"), f"{path}: metadata 'study'")
     version = about.get("schema") if isinstance(about, dict) else None
-    if version != SCHEMA_VERSION:
+    if version not in SCHEMA_VERSIONS:
+        readable = " and ".join(map(str, SCHEMA_VERSIONS))
         raise StudyError(
             f"{path}: written under version {version} of the data dictionary, "
-            f"this program reads version {SCHEMA_VERSION}: measure again or use the matching release"
+            f"this program reads versions {readable}: measure again or use the matching release"
         )
     check_document(about, ROUND_SCHEMA, f"{path}: metadata 'study'")
     # Drop other metadata, which pandas would apply to the data frame.

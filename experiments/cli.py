@@ -76,9 +76,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--node", type=parse_path, help="record from `probe`; samples get its node name (default: this machine's)"
     )
     run.add_argument("--seed", type=parse_seed, default=0, help="seed to shuffle the points")
-    run.add_argument(
-        "--protocol", type=parse_count, help="protocol number to record; rounds with different protocols are not mixed"
-    )
     run.add_argument("--log", type=parse_path, help="file for library output and tracebacks (default: stderr)")
     run.set_defaults(run=_run)
 
@@ -247,7 +244,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "left_out_of_environment": worker_environment.blocked_variables(),
             "environments": round_.environments,
             **({"planned": job.digest(arguments.round)} if plan else {}),
-            **({"protocol": arguments.protocol} if arguments.protocol else {}),
+            "protocol": job.protocol,
         }
         from contract.sample_table import write_unchecked
 
@@ -376,10 +373,12 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _digest(preset: dict[str, Any]) -> str:
-    """Hash the preset and the user's models to 12 hexadecimal digits."""
+    """Hash the preset, its experiments' protocols and the user's models to 12 hexadecimal digits."""
+    from experiments.registry import get_experiment
     from experiments.user_models import VARIABLE
 
-    return hashlib.sha256(json.dumps([preset, os.environ.get(VARIABLE)]).encode()).hexdigest()[:12]
+    protocols = [get_experiment(name).protocol for name in preset["experiments"]]
+    return hashlib.sha256(json.dumps([preset, protocols, os.environ.get(VARIABLE)]).encode()).hexdigest()[:12]
 
 
 def _same_machine(path: Path) -> str:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from contract.errors import StudyError
-from contract.node import node_id, utc_time
+from contract.node import SCHEMA_VERSION, node_id, utc_time
 from contract.provenance import current_commit, short_commit, study_version
-from experiments import driver_errors, gpus, hardware, nvml
+from experiments import counters, driver_errors, gpus, hardware, machine_facts, machine_state, nvml
+from experiments.backend_versions import backend_versions, onednn_version
 from experiments.devices import detect, open_devices
 from experiments.devices.accelerator import load_torch
 
@@ -30,7 +35,12 @@ PACKAGES = (
     "cupy-rocm-7-0",
     "wgpu",
     "snakemake",
+    "triton",
+    "nvidia-cublas",
+    "nvidia-cublas-cu12",
 )
+# Minimum seconds to observe the load from other processes.
+WATCH_S = 1.0
 
 
 def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str, Any]:
@@ -40,6 +50,8 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
     (`hardware.identity`).
     Raises StudyError if torch cannot be loaded, or if a GPU in the earlier record does not answer now.
     """
+    process = psutil.Process()
+    totals = counters.read_totals(process)
     torch, refusal = load_torch()
     if torch is None:
         raise StudyError(refusal)
@@ -49,14 +61,16 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
     devices, refused = open_devices(detected)
     entries = [device.describe() for device in devices]
     kind, instance = hardware.identity(before)
-    return {
-        "schema": 1,
+    backends, unreadable = backend_versions()
+    facts, unreadable_facts = machine_facts.read_facts(machine_facts.Machine(hardware.cpu()))
+    record = {
+        "schema": SCHEMA_VERSION,
         "id": node_id(kind, instance),
         "kind": kind,
         "instance": instance,
         "origin": "measured",
         "hardware": {
-            "cpu": hardware.cpu(),
+            "cpu": dict(hardware.cpu()),
             "memory_bytes": hardware.memory_bytes(),
             "gpus": _add_memory(gpus.list_gpus(), entries),
             "nvml": nvml.status(),
@@ -68,13 +82,26 @@ def fingerprint(options: dict[str, Any], before: Path | None = None) -> dict[str
             "packages": _package_versions(),
             "blas": _blas_libraries(),
             "torch": _torch_build(),
+            "backends": backends,
         },
         "devices": entries,
         "left_out": [*left_out, *refused],
         "study": {"version": study_version(), "commit": short_commit(current_commit())},
         "started_utc": utc_time(),
         "options": options,
+        "load_before": _watch_load(process, totals),
+        "unreadable": unreadable | unreadable_facts,
     }
+    machine_facts.add_facts(record, facts)
+    return record
+
+
+def _watch_load(process: psutil.Process, before: counters.Totals) -> dict[str, float]:
+    """Return the load from other processes since `before`, over at least WATCH_S, without this process's own load."""
+    time.sleep(max(0.0, WATCH_S - (time.perf_counter() - before.time_s)))
+    values, _ = machine_state.compare_totals(before, counters.read_totals(process), os.cpu_count() or 1)
+    shares = {name: round(values[name] or 0.0, 4) for name in ("other_load", "steal")}
+    return machine_facts.load_average() | shares
 
 
 def _add_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> list[gpus.Card]:
@@ -95,7 +122,8 @@ def unknown_gpu_facts(record: dict[str, Any]) -> list[str]:
     in_trouble = refused and not driver_errors.means_no_driver(refused)
     lines = [f"NVML does not answer ({refused}): {driver_errors.advice(refused)}"] if in_trouble else []
     for card in record["hardware"]["gpus"]:
-        if reasons := card.get("unanswered"):
+        reasons = {name: why for name, why in card.get("unanswered", {}).items() if name not in nvml.SETTINGS}
+        if reasons:
             unknown = ", ".join(f"{name} ({reason})" for name, reason in reasons.items())
             lines.append(f"{card['name']}: not reported by NVML: {unknown}")
     for device in record["devices"]:
@@ -166,6 +194,13 @@ def _blas_libraries() -> list[dict[str, Any]]:
     return [{key: pool[key] for key in keys if pool.get(key) is not None} for pool in threadpool_info()]
 
 
+def _cudnn_version() -> str | None:
+    import torch
+
+    version, _ = nvml.try_question(torch.backends.cudnn.version)
+    return str(version) if version else None
+
+
 def _torch_build() -> dict[str, Any]:
     """Describe the torch build: versions, and the configuration lines on libraries and CPU capability."""
     import torch
@@ -180,4 +215,7 @@ def _torch_build() -> dict[str, Any]:
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
         "config": [line for line in library_lines if not line.startswith("Build settings")],
+        "git": getattr(torch.version, "git_version", None),
+        "onednn": onednn_version() or None,
+        "cudnn": _cudnn_version(),
     }

@@ -34,7 +34,7 @@ HANG_S, HANG_FACTOR = 60.0, 5.0
 # COMPILING_MAKERS: the makers of GPUs whose libraries compile kernels at the first call (AMD's MIOpen).
 COMPILE_S, COMPILED, COMPILING_MAKERS = 120.0, ("inductor",), ("AMD",)
 # Version of the plan file's format. Increase it if this program can no longer read earlier plan files.
-PLAN_SCHEMA = 3
+PLAN_SCHEMA = 4
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ class Job:
     stage: the job starts after all rounds of the jobs in lower stages.
     hang_s: extra seconds before a point counts as hanging.
     lasting: True if each point uses exactly its budget.
+    protocol: the experiment's protocol (`Experiment.protocol`).
     """
 
     experiment: str
@@ -119,6 +120,7 @@ class Job:
     stage: int = 1
     hang_s: float = HANG_S
     lasting: bool = False
+    protocol: int = 1
 
     @property
     def needs_torch(self) -> bool:

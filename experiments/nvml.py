@@ -28,6 +28,11 @@ _REASONS = {
 
 # The value of NVML_FI_DEV_POWER_INSTANT. Old versions of pynvml do not define this constant.
 _POWER_NOW = 186
+# Settings of a GPU, many of which some GPUs do not have.
+SETTINGS = (
+    "driver", "driver_cuda", "default_power_limit_w", "persistence", "ecc", "mig", "current_pcie_generation",
+    "current_pcie_width", "application_sm_clock_mhz", "application_memory_clock_mhz",
+)  # fmt: skip
 # An answer above its limit is invalid, or means "not available" (0xFFFFFFFF).
 # _MOST: limit for watts and MHz. _MOST_BYTES: limit for memory sizes. _MOST_GPUS: limit for the number of GPUs.
 _MOST, _MOST_BYTES, _MOST_GPUS = 1e5, 2.0**53, 100
@@ -139,6 +144,7 @@ def _describe_gpu(handle: Any, library: Any) -> dict[str, Any]:
         ),
         "pcie_generation": lambda: _check_positive(library.nvmlDeviceGetMaxPcieLinkGeneration(handle), 100),
         "pcie_width": lambda: _check_positive(library.nvmlDeviceGetMaxPcieLinkWidth(handle), 1000),
+        **_settings(handle, library),
     }
     for name, question in questions.items():
         value, refused = try_question(question)
@@ -148,7 +154,28 @@ def _describe_gpu(handle: Any, library: Any) -> dict[str, Any]:
             facts[name] = value
     if is_mig(handle, library):
         facts["mig"] = True
+        unanswered.pop("mig", None)
     return facts | ({"unanswered": unanswered} if unanswered else {})
+
+
+def _settings(handle: Any, library: Any) -> dict[str, Callable[[], Any]]:
+    """Return a question for each of SETTINGS."""
+
+    def application_mhz(domain: str) -> float:
+        return _check_number(library.nvmlDeviceGetApplicationsClock(handle, getattr(library, domain)))
+
+    return {
+        "driver": lambda: _check_text(library.nvmlSystemGetDriverVersion()),
+        "driver_cuda": lambda: _check_cuda(library.nvmlSystemGetCudaDriverVersion_v2()),
+        "default_power_limit_w": lambda: _check_number(library.nvmlDeviceGetPowerManagementDefaultLimit(handle) / 1000),
+        "persistence": lambda: _check_switch(library.nvmlDeviceGetPersistenceMode(handle)),
+        "ecc": lambda: _check_switch(library.nvmlDeviceGetEccMode(handle)[0]),
+        "mig": lambda: _check_switch(library.nvmlDeviceGetMigMode(handle)[0]),
+        "current_pcie_generation": lambda: _check_positive(library.nvmlDeviceGetCurrPcieLinkGeneration(handle), 100),
+        "current_pcie_width": lambda: _check_positive(library.nvmlDeviceGetCurrPcieLinkWidth(handle), 1000),
+        "application_sm_clock_mhz": lambda: application_mhz("NVML_CLOCK_SM"),
+        "application_memory_clock_mhz": lambda: application_mhz("NVML_CLOCK_MEM"),
+    }
 
 
 def _check_number(value: Any, most: float = _MOST) -> float:
@@ -163,6 +190,17 @@ def _check_positive(value: Any, most: float) -> int:
     if not (number := int(_check_number(value, most))):
         raise ValueError("0 is not a valid answer")
     return number
+
+
+def _check_switch(value: Any) -> bool:
+    """Return True for 1 and False for 0, NVML's values for on and off. Raises ValueError, TypeError."""
+    return bool(_check_number(value, 1))
+
+
+def _check_cuda(value: Any) -> str:
+    """Return CUDA's version as text: 13.0 for 13000. Raises ValueError, TypeError."""
+    number = _check_positive(value, _MOST)
+    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _check_text(value: Any) -> str:

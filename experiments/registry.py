@@ -58,6 +58,9 @@ class Experiment:
     observed: True if the measuring core times nothing; point_s is then the time for the observation.
     lasting: True if points use exactly their point_s by design.
     load_s: extra seconds that a process needs before its first point, to load models and training data.
+    protocol: version of the measurement. Raise it if the same parameters measure something else than before: other
+        inputs, another network, another timed region or another meaning of a metric. Rounds with different protocols
+        are never mixed.
     lacks: function from the node's devices (record entries, the measured device first) and a point's parameters to the
         reason why the point cannot run there; '' if it can, according to the record. The function must not start or
         import anything.
@@ -78,6 +81,7 @@ class Experiment:
     observed: bool = False
     lasting: bool = False
     load_s: float = 0.0
+    protocol: int = 1
     lacks: Lacks = lambda *_: ""
 
     @property
@@ -105,6 +109,8 @@ class Experiment:
                 return f"parameter {key!r}: make its type {OWN[key][1]}"
             if not _schema(hint):
                 return f"parameter {key!r}: make its type int, float, str, bool, Footprint, a Literal or an enum"
+        if type(self.protocol) is not int or self.protocol < 1:
+            return "protocol: make it a whole number, 1 or more"
         for name in ("memory", "flop", "call_s", "extra_s"):
             arguments = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
             value = getattr(self, name)

@@ -94,7 +94,7 @@ def extra_s(call_s: float, model: str, dtype: str, backend: str, threads: int, *
     return seconds - (1.5e-8 * weights if backend == "onnx" else 0.0)
 
 
-@experiment("inference", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.5)
+@experiment("inference", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=2.5, protocol=2)
 def inference(device: Device, model: Model, batch: int, dtype: Dtype, backend: Backend, threads: Threads) -> Workload:
     """Send one request: `batch` samples go from host memory through the model, and the answer comes back.
 

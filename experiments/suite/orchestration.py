@@ -23,7 +23,7 @@ def extra_s(call_s: float, point_s: float, source: str, workers: int, threads: i
     return 0.5 + min(call_s, 2 * point_s) + starting + (0.5 if source == "photographs" else 0.0)
 
 
-@experiment("orchestration", memory=training.memory, flop=training.flop, extra_s=extra_s, load_s=2.0)
+@experiment("orchestration", memory=training.memory, flop=training.flop, extra_s=extra_s, load_s=2.0, protocol=2)
 def orchestration(
     device: Device,
     model: Model,

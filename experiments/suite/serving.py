@@ -135,7 +135,7 @@ def extra_s(threads: int, service: str, requests_per_s: int, **_: Any) -> float:
     return 5.0 if service.endswith("classifier") else 6.0
 
 
-@experiment("serving", memory=memory, observed=True, extra_s=extra_s)
+@experiment("serving", memory=memory, observed=True, extra_s=extra_s, protocol=2)
 def serving(
     device: Device,
     service: Literal["text-classifier", "image-classifier", "lookup", "embedding"],

@@ -44,7 +44,7 @@ def extra_s(rows: int, threads: int, **_: Any) -> float:
     return 0.0 if threads else 0.3 + 4e-7 * rows
 
 
-@experiment("tabular", smaller=smaller, memory=memory, environment=environment, extra_s=extra_s)
+@experiment("tabular", smaller=smaller, memory=memory, environment=environment, extra_s=extra_s, protocol=2)
 def tabular(
     device: Device,
     op: Op,

@@ -40,7 +40,7 @@ def memory(job: Name, **_: Any) -> float:
     return 5e8 + entry.parameters() * 8 * 4.0 + entry.activation_bytes() * JOBS[job].batch
 
 
-@experiment("time-to-train", memory=memory, observed=True)
+@experiment("time-to-train", memory=memory, observed=True, protocol=2)
 def time_to_train(
     device: Device, job: Name, dtype: Dtype, backend: Literal["torch", "sklearn"], threads: Threads
 ) -> Workload:

@@ -16,8 +16,9 @@ _NAMES = {
     "kinds": "kinds of core", "quota": "cores granted by a cgroup", "unknown": "not known",
     "unanswered": "not told:", "mig": "cut into slices (MIG)", "nvml": "NVML", "pcie_generation": "PCIe generation",
     "pcie_width": "PCIe lanes", "max_sm_clock_mhz": "highest clock", "max_memory_clock_mhz": "highest memory clock",
+    "smt": "SMT", "numa_nodes": "NUMA nodes", "ecc": "ECC",
 }  # fmt: skip
-_UNITS = {"_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
+_UNITS = {"_mt_s": "MT/s", "_kb": "KiB", "_w": "W", "_mhz": "MHz", "_hz": "Hz", "_s": "s", "_c": "°C"}
 _HIDDEN = {"family", "model_number"}
 
 
@@ -123,6 +124,10 @@ def _fingerprint_rows(record: Mapping[str, Any], before: str = "") -> list[dict[
             name = capitalize(name)
         if key == "packages":
             value = ", ".join(f"{package} {version}" for package, version in value.items())
+        if key == "backends":
+            value = "; ".join(f"{backend}: {' '.join(map(str, about.values()))}" for backend, about in value.items())
+        if key == "mitigations":
+            value = "; ".join(f"{flaw}: {status}" for flaw, status in value.items())
         if isinstance(value, Mapping):
             rows += _fingerprint_rows(value, f"{before}{name}, ")
         else:

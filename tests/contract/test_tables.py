@@ -43,6 +43,17 @@ def test_samples_round_trip(tmp_path: Path) -> None:
     assert about["seed"] == 7
 
 
+def test_rounds_with_and_without_a_protocol_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "gemm.cpu.1.parquet"
+    for about, version in (({}, 1), ({"schema": 1, "protocol": 3}, 1), ({"protocol": 3}, 2)):
+        write_samples(path, make_table({}), about)
+        assert read_samples(path)[1] == {"schema": version, **about}
+    for about, fault in (({"schema": 2}, "missing: protocol"), ({"schema": 3}, "this program reads versions 1 and 2")):
+        write_samples(path, make_table({}), about)
+        with pytest.raises(StudyError, match=fault):
+            read_samples(path)
+
+
 def test_later_columns_are_read_as_empty(tmp_path: Path) -> None:
     path, earlier = tmp_path / "new.parquet", tmp_path / "old.parquet"
     write_samples(path, make_table({"utilisation": 0.5}), {})

@@ -17,6 +17,7 @@ HEALTHY_GPU: dict[str, Any] = {
     "PowerUsage": 80_000,
     "Temperature": 41,
     "ClockInfo": 1980,
+    "ApplicationsClock": 1590,
     "CurrentClocksThrottleReasons": 1,  # the GPU is idle
     "ComputeRunningProcesses": [],
     "GraphicsRunningProcesses": [],

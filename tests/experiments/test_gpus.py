@@ -392,7 +392,9 @@ def test_reported_gpus_are_recorded_with_unknown_fields(report: Report) -> None:
     library = FakeNvml(ANSWERS | report.answers, ANSWERS)
     gpu, other = nvml.nvidia_gpus(library)
     check_document([gpu, other], GPUS, "gpus")
-    assert gpu.get("unanswered", {}) == report.unanswered
+    unanswered = gpu.get("unanswered", {})
+    assert {name: why for name, why in unanswered.items() if name not in nvml.SETTINGS} == report.unanswered
+    assert ("handle" in unanswered) or {*nvml.SETTINGS} == {*nvml.SETTINGS} & (gpu.keys() | unanswered.keys())
     assert "unanswered" not in other, "a GPU's errors affect only that GPU"
     if "handle" not in report.unanswered:
         assert {*FIELDS} - gpu.keys() == report.unanswered.keys() - {"name"}
@@ -401,6 +403,21 @@ def test_reported_gpus_are_recorded_with_unknown_fields(report: Report) -> None:
     assert gpu["name"] == (name if isinstance(name, str) else report.known.get("name", nvml.placeholder_name()))
     findings = {finding.name for finding in cuda_checks.examine(NOWHERE, None, library, BUILT)}
     assert {"driver", "GPU 1 MIG"} <= findings
+
+
+def test_settings_of_a_gpu_are_recorded() -> None:
+    answers = {"PersistenceMode": 0, "MigMode": NOT_SUPPORTED, "CurrPcieLinkGeneration": 1, "EccMode": [0, 1],
+               "PowerManagementLimit": 350_000, "ApplicationsClock": 1410}  # fmt: skip
+    (gpu,) = nvml.nvidia_gpus(FakeNvml(ANSWERS | answers))
+    assert {name: gpu[name] for name in nvml.SETTINGS if name in gpu} == {
+        "driver": "580.1", "driver_cuda": "13.0", "default_power_limit_w": 700, "persistence": False, "ecc": False,
+        "current_pcie_generation": 1, "current_pcie_width": 16, "application_sm_clock_mhz": 1410,
+        "application_memory_clock_mhz": 1410,
+    }  # fmt: skip
+    assert (gpu["power_limit_w"], gpu["pcie_generation"]) == (350, 5)
+    assert gpu["unanswered"] == {"mig": N_A}
+    record = {"hardware": {"gpus": [gpu], "nvml": "driver 580.1, 1 GPU(s)"}, "devices": []}
+    assert fingerprint.unknown_gpu_facts(record) == [], "a GPU without a setting is no trouble"
 
 
 # Answers that may be wrong: errors from NVML, and values with an unexpected type or size.
@@ -413,7 +430,8 @@ ODD = st.sampled_from(
 QUESTIONS = ["Handle", "Name", "MemoryInfo", "PowerManagementLimit", "MaxClockInfo", "MaxPcieLinkGeneration",
              "MaxPcieLinkWidth", "MigMode", "ClockInfo", "Temperature", "UtilizationRates", "PowerUsage",
              "TotalEnergyConsumption", "FieldValues", "ComputeRunningProcesses", "CurrentClocksThrottleReasons",
-             "EccMode", "PersistenceMode", "ComputeMode", "CurrPcieLinkWidth", "Index"]  # fmt: skip
+             "EccMode", "PersistenceMode", "ComputeMode", "CurrPcieLinkWidth", "CurrPcieLinkGeneration", "Index",
+             "PowerManagementDefaultLimit", "ApplicationsClock"]  # fmt: skip
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(QUESTIONS), ODD), min_size=1, max_size=3), st.booleans(), ODD)

@@ -7,10 +7,12 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -48,11 +50,20 @@ def test_fingerprint_is_valid_complete_and_free_of_personal_data(record: dict[st
     assert any(pool["user_api"] == "blas" for pool in record["software"]["blas"])
     assert record["devices"][0]["id"] == "cpu"
     assert record["study"]["commit"] != ""
+    assert record["schema"] == 2
+    assert record["load_before"].keys() >= {"other_load", "steal"}
+    assert {"torch", "numpy", "llvm", "python"} <= set(record["software"]["backends"])
     kinds = {device["kind"] for device in record["devices"]}
     assert "gpu" in kinds or any("CUDA" in reason for reason in record["left_out"])
     text = json.dumps(record)
     assert platform.node() not in text or len(platform.node()) < 4
     assert not any(word in text for word in (str(Path.home()), f'"{getpass.getuser()}"', str(ROOT)))
+    assert not re.search(r"[0-9a-f]{8}-[0-9a-f]{4}-|([0-9a-f]{2}:){5}[0-9a-f]{2}", text), "a UUID or MAC address"
+    identities = [*Path("/sys/class/dmi/id").glob("*serial"), *Path("/sys/class/net").glob("*/address")]
+    for path in [Path("/etc/machine-id"), Path("/etc/hostname"), *identities]:
+        with suppress(OSError):
+            identity = path.read_text().strip()
+            assert len(identity) < 4 or identity not in text, path
 
 
 def test_missing_required_gpu_gives_a_clear_message(record: dict[str, Any]) -> None:
@@ -207,6 +218,21 @@ def test_run_refuses_invalid_arguments(words: list[str], out: str, why: str, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+def test_records_of_both_versions_are_read(record: dict[str, Any], tmp_path: Path) -> None:
+    for readable in (RECORD, record):
+        write_node(tmp_path / "node.json", readable)
+        assert read_node(tmp_path / "node.json")["schema"] == readable["schema"]
+    lacking = {**record, "software": {key: value for key, value in record["software"].items() if key != "backends"}}
+    refused = [
+        ({**RECORD, "schema": 2}, "unreadable, load_before"),
+        (lacking, "backends"),
+        ({**RECORD, "schema": 3}, "3"),
+    ]
+    for unreadable, fault in refused:
+        with pytest.raises(StudyError, match=fault):
+            write_node(tmp_path / "node.json", unreadable)
+
+
 RECORD: dict[str, Any] = {
     "schema": 1,
     "id": "some-cpu-2c-abc123",
@@ -228,7 +254,7 @@ def folder(tmp_path: Path) -> Path:
 
 def write_round(folder: Path, name: str, hour: int, node: str = RECORD["id"], **metadata: Any) -> str:
     times = {"started_utc": f"2026-01-02T{hour:02}:00:00Z", "ended_utc": f"2026-01-02T{hour:02}:30:00Z"}
-    write_samples(folder / name, make_table({"node": node}), times | metadata)
+    write_samples(folder / name, make_table({"node": node}), times | {"protocol": 1} | metadata)
     return str(folder / name)
 
 

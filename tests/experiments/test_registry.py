@@ -38,6 +38,7 @@ def right(device: Device, n: int, dtype: Dtype, threads: Threads) -> Workload: .
         (right, "New_one", {}, "lowercase letters and digits"),
         (right, "gemm", {}, "choose a unique name"),
         (right, "new", {"memories": len}, "no option 'memories'.*Did you mean 'memory'"),
+        (right, "new", {"protocol": 0}, "protocol: make it a whole number, 1 or more"),
         (right, "new", {"memory": lambda n: n}, "memory is called with all parameters by name, but got an unexpected"),
         (
             right,

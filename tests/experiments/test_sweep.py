@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from contract.errors import StudyError
-from experiments import backends, hardware
+from experiments import backends, hardware, plan, registry
 from experiments.cli import main
-from experiments.jobs import Point
+from experiments.jobs import Job, Point
 from experiments.registry import experiments, get_experiment
 from experiments.sweep import find_sweep, preset_path, read_preset
 
@@ -136,3 +137,22 @@ def test_check_prints_a_digest_that_changes_with_the_preset(tmp_path: Path, caps
     assert check_output(
         write_changed_preset(tmp_path, once, "- rounds: 1\n        " + once.removeprefix("- "))
     ) != check_output(str(TINY))
+
+
+def test_digest_changes_with_a_protocol(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """After a change of protocol, the workflow makes the plan again, and its jobs have the new protocol."""
+
+    def digest_and_protocol() -> tuple[str, int]:
+        assert main(["check", "--preset", str(TINY), "--json"]) == 0
+        part = find_sweep(read_preset(str(TINY)), "gemm", "tiny")
+        job = plan.plan_job(part, {"id": "cpu", "kind": "cpu"}, 2)
+        return json.loads(capsys.readouterr().out)["digest"], Job.from_json(
+            json.loads(json.dumps(job.as_json))
+        ).protocol
+
+    before, protocol = digest_and_protocol()
+    assert protocol == get_experiment("gemm").protocol
+    monkeypatch.setitem(registry._REGISTRY, "gemm", replace(get_experiment("gemm"), protocol=protocol + 1))
+    after, raised = digest_and_protocol()
+    assert raised == protocol + 1
+    assert after != before

@@ -26,6 +26,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from contract.node import kind_of_node
+from experiments.registry import get_experiment
 from tests.missing_tools import skip_without
 from tests.workflow import kill_and_resume, slurm_cluster, sshd
 from tests.workflow.conftest import RESULTS, Study, publish_small_node
@@ -132,6 +133,7 @@ def test_settings_take_effect(study: Study) -> None:
     for path in study.clone.results.glob("nodes/*/*.parquet"):
         about = json.loads(parquet.read_schema(path).metadata[b"study"])
         assert about["options"] == {"preset": "mine.yaml", "seed": 7}
+        assert (about["schema"], about["protocol"]) == (2, get_experiment(path.name.split(".")[0]).protocol)
         assert 0 < about["warmup_s"] + about["timed_s"] < about["wall_s"]
     runs = pd.read_parquet(study.clone.results / "dataset/runs.parquet")
     assert set(runs["origin"]) == {"measured"}

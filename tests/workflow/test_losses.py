@@ -31,10 +31,12 @@ def test_damaged_round_is_listed_and_foreign_round_is_refused(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("noted", "usable"),
     [
-        ({}, True),
         ({"protocol": 3, "planned": "0" * 12}, True),
         ({"protocol": 2, "planned": "0" * 12}, False),
         ({"protocol": 3, "planned": "1" * 12}, False),
+        # In rounds with schema 1, the protocol is no count for the experiment.
+        ({"schema": 1, "protocol": 3, "planned": "0" * 12}, False),
+        ({"schema": 1}, False),
     ],
 )
 def test_round_with_other_protocol_or_plan_is_measured_again(
@@ -42,14 +44,15 @@ def test_round_with_other_protocol_or_plan_is_measured_again(
 ) -> None:
     """The round's file records protocol and plan, so Snakemake's metadata is not needed.
 
-    The earliest rounds record neither, and are usable.
+    Two rounds with different protocols are never both usable.
     """
     path = write_round(tmp_path, NAME, 7, **noted)
-    assert unusable_rounds({path: {"protocol": 3, "planned": "0" * 12}}, RECORD["id"]) == ([] if usable else [path])
+    required = {"schema": 2, "protocol": 3, "planned": "0" * 12}
+    assert unusable_rounds({path: required}, RECORD["id"]) == ([] if usable else [path])
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"schema": 2}', '{"schema": 3}', '{"schema": 3, "jobs": [{}], "rounds": 1}']
+    "text", ["", "{", "[]", "null", '{"schema": 3}', '{"schema": 4}', '{"schema": 4, "jobs": [{}], "rounds": 1}']
 )
 def test_unusable_plan_or_record_is_none(text: str, tmp_path: Path) -> None:
     (tmp_path / "file.json").write_text(text)

@@ -32,8 +32,6 @@ os.environ.update(
 forward_signals(int(os.environ.pop("STUDY_CALLER_PID", 0)), grace_s=30.0)
 os.environ[COORDINATOR] = str(os.getpid())
 
-# Increase this when old and new rounds must not be mixed.
-PROTOCOL = 3
 # Free bytes required for samples, tables and the report.
 ROOM = 300_000_000
 
@@ -260,10 +258,13 @@ def rounds():
     return range(1, this_plan().rounds + 1)
 
 
+def planned_job(wildcards):
+    return this_plan().job(wildcards.experiment, wildcards.device.replace("-", ":"))
+
+
 def planned_digest(wildcards):
     """Return the digest of a job's plan: when it changes, the job is measured again."""
-    job = this_plan().job(wildcards.experiment, wildcards.device.replace("-", ":"))
-    return job.digest(int(wildcards.round))
+    return planned_job(wildcards).digest(int(wildcards.round))
 
 
 def job_priority(wildcards):
@@ -281,7 +282,8 @@ def round_files(round, first_stage=False):
     node = this_node()["id"]
     required_metadata = {
         f"{RESULTS}/nodes/{node}/{job.name}.{round}.parquet": {
-            "protocol": PROTOCOL,
+            "schema": 2,  # in version 1, the protocol is another count
+            "protocol": job.protocol,
             "planned": job.digest(int(round)),
         }
         for job in this_plan().round_jobs(int(round))

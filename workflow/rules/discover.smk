@@ -17,7 +17,6 @@ checkpoint discover:
         seed=config["seed"],
         words=PLAN_WORDS,
         sweeps=PRESET["digest"],
-        protocol=PROTOCOL,
     shell:
         "python -m experiments probe --option preset={params.preset:q} --option seed={params.seed} "
         "--out {output.node:q} 2> {log.probe:q} && "

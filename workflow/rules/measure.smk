@@ -24,14 +24,15 @@ rule measure:
     resources:
         quiet=100,
     params:
-        protocol=PROTOCOL,
+        # When an experiment's protocol changes, it is measured again.
+        protocol=lambda wildcards: planned_job(wildcards).protocol,
         seed=config["seed"],
         planned=planned_digest,
         device=lambda wildcards: wildcards.device.replace("-", ":"),
     shell:
         "python -m experiments run {wildcards.experiment:q} --device {params.device:q} "
         "--round {wildcards.round:q} --node {input.node:q} --plan {input.plan:q} "
-        "--seed {params.seed} --protocol {params.protocol} --out {output:q} 2> {log:q}"
+        "--seed {params.seed} --out {output:q} 2> {log:q}"
 
 
 rule seal:

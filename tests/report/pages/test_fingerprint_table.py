@@ -78,3 +78,23 @@ def test_unknown_gpu_facts_are_listed(synthetic: Factory, tmp_path: Path) -> Non
     assert "its clock, power and use are not recorded, or not all: a slice of a GPU |" in text
     rows = {row["name"]: row["value"] for row in groups[0]["nodes"][0]["hardware"]}
     assert rows["GPUs"] == "name NVIDIA A100, cut into slices (MIG) yes, not told: power limit Not Supported"
+
+
+def test_facts_of_new_records_are_listed(synthetic: Factory, tmp_path: Path) -> None:
+    cpu = {"model": "Chip", "usable_cores": 1, "microarchitecture": "Zen 4", "smt": "on", "governor": "performance"}
+    memory = {"machine_bytes": 2**31, "type": "DDR5", "speed_mt_s": 4800}
+    limits = {"cpu_quota": None, "cpus": "0-1", "memory_bytes": 2**30}
+    hardware = {"cpu": cpu, "memory_bytes": 2**30, "gpus": [], "memory": memory, "numa_nodes": 2, "limits": limits}
+    backends = {"llvm": {"package": "llvmlite", "version": "0.50.0", "build": "LLVM 22.1.0"}}
+    software = {"os": "Linux 6", "python": "3.11", "packages": {}, "blas": [], "backends": backends}
+    software["mitigations"] = {"meltdown": "Not affected", "mds": "Vulnerable"}
+    record = {"schema": 2, "hardware": hardware, "software": software, "unreadable": {"hardware.product": "no file"},
+              "load_before": {"other_load": 0.0, "steal": 0.0}}  # fmt: skip
+    (kind,), _ = render_page(judge_nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", **record))
+    (node,) = kind["nodes"]
+    rows = {row["name"]: row["value"] for row in [*node["hardware"], *node["software"]]}
+    expected = {
+        "CPU, SMT": "on", "Memory, speed": "4,800 MT/s", "NUMA nodes": "2", "Limits, memory": "1 GiB",
+        "Backends": "llvm: llvmlite 0.50.0 LLVM 22.1.0", "Mitigations": "meltdown: Not affected; mds: Vulnerable",
+    }  # fmt: skip
+    assert rows | expected == rows
