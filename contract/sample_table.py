@@ -80,6 +80,8 @@ ROUND_SCHEMA = object_schema(
     left_out_of_environment=map_schema(text_schema(4000)),
     environments=list_schema(map_schema(text_schema(4000)), 100),
     protocol=integer_schema(1e6),
+    # Protocols of metrics that have another one than the experiment.
+    metric_protocols=map_schema(integer_schema(1e6)),
     planned={"type": "string", "pattern": "^[0-9a-f]{12}$"},
 )
 ROUND_SCHEMA["if"] = {"properties": {"schema": {"const": 2}}}

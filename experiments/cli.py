@@ -245,6 +245,7 @@ def _run(arguments: argparse.Namespace) -> int:
             "environments": round_.environments,
             **({"planned": job.digest(arguments.round)} if plan else {}),
             "protocol": job.protocol,
+            **({"metric_protocols": job.metric_protocols} if job.metric_protocols else {}),
         }
         from contract.sample_table import write_unchecked
 
@@ -377,7 +378,8 @@ def _digest(preset: dict[str, Any]) -> str:
     from experiments.registry import get_experiment
     from experiments.user_models import VARIABLE
 
-    protocols = [get_experiment(name).protocol for name in preset["experiments"]]
+    measured = [get_experiment(name) for name in preset["experiments"]]
+    protocols = [[experiment.protocol, experiment.metric_protocols] for experiment in measured]
     return hashlib.sha256(json.dumps([preset, protocols, os.environ.get(VARIABLE)]).encode()).hexdigest()[:12]
 
 

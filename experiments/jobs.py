@@ -106,7 +106,7 @@ class Job:
     stage: the job starts after all rounds of the jobs in lower stages.
     hang_s: extra seconds before a point counts as hanging.
     lasting: True if each point uses exactly its budget.
-    protocol: the experiment's protocol (`Experiment.protocol`).
+    protocol, metric_protocols: those of the experiment (`Experiment`).
     """
 
     experiment: str
@@ -121,6 +121,7 @@ class Job:
     hang_s: float = HANG_S
     lasting: bool = False
     protocol: int = 1
+    metric_protocols: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def needs_torch(self) -> bool:
@@ -178,7 +179,7 @@ class Job:
             [point.params, point.point_s, not point.left_out, *filter(None, [point.environment.get(VARIABLE)])]
             for point in self.round_points(number)
         ]
-        settings = [self.target, self.round_s, self.max_samples, points]
+        settings = [self.target, self.round_s, self.max_samples, points, *filter(None, [dict(self.metric_protocols)])]
         return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:12]
 
     @property

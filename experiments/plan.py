@@ -118,8 +118,18 @@ def plan_job(
     points = tuple(map(plan_point, part.points(device["kind"], own_cache, largest)))
     limits = part.target, part.round_s, part.max_samples
     hang_s = part.hang_s.get(device["kind"], HANG_S) + COMPILE_S * (device.get("maker") in COMPILING_MAKERS)
-    planned_job = Job(part.experiment.name, str(device["id"]), str(device["kind"]), *limits, points, stage=part.stage)
-    return replace(planned_job, hang_s=hang_s, lasting=part.experiment.lasting, protocol=part.experiment.protocol)
+    return Job(
+        part.experiment.name,
+        str(device["id"]),
+        str(device["kind"]),
+        *limits,
+        points,
+        stage=part.stage,
+        hang_s=hang_s,
+        lasting=part.experiment.lasting,
+        protocol=part.experiment.protocol,
+        metric_protocols=part.experiment.metric_protocols,
+    )
 
 
 def cache_bytes(device: Mapping[str, Any]) -> int:

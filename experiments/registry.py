@@ -9,7 +9,7 @@ import pkgutil
 import re
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import EnumType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -61,6 +61,7 @@ class Experiment:
     protocol: version of the measurement. Raise it if the same parameters measure something else than before: other
         inputs, another network, another timed region or another meaning of a metric. Rounds with different protocols
         are never mixed.
+    metric_protocols: protocols of single metrics that changed although the others did not.
     lacks: function from the node's devices (record entries, the measured device first) and a point's parameters to the
         reason why the point cannot run there; '' if it can, according to the record. The function must not start or
         import anything.
@@ -82,6 +83,7 @@ class Experiment:
     lasting: bool = False
     load_s: float = 0.0
     protocol: int = 1
+    metric_protocols: Mapping[str, int] = field(default_factory=dict)
     lacks: Lacks = lambda *_: ""
 
     @property
@@ -109,8 +111,9 @@ class Experiment:
                 return f"parameter {key!r}: make its type {OWN[key][1]}"
             if not _schema(hint):
                 return f"parameter {key!r}: make its type int, float, str, bool, Footprint, a Literal or an enum"
-        if type(self.protocol) is not int or self.protocol < 1:
-            return "protocol: make it a whole number, 1 or more"
+        for number in (self.protocol, *self.metric_protocols.values()):
+            if type(number) is not int or number < 1:
+                return "protocol: make it a whole number, 1 or more"
         for name in ("memory", "flop", "call_s", "extra_s"):
             arguments = [*self.parameters, *(("call_s", "point_s") if name == "extra_s" else ())]
             value = getattr(self, name)
@@ -132,7 +135,7 @@ def experiment(name: str, **options: Any) -> Callable[[Callable[..., Workload]],
 
     def register(function: Callable[..., Workload]) -> Callable[..., Workload]:
         place = f"{inspect.getsourcefile(function)}, line {function.__code__.co_firstlineno}: experiment {name!r}"
-        known = [field.name for field in fields(Experiment)][3:]
+        known = [option.name for option in fields(Experiment)][3:]
         for option in options.keys() - set(known):
             raise StudyError(
                 f"{place}: no option {option!r}. Options: {', '.join(known)}.{did_you_mean(option, known)}"

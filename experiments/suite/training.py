@@ -68,7 +68,16 @@ def extra_s(
     return 0.5 + min((14 if call_s < 0.05 else 6) * call_s, 3 * point_s) + compiling
 
 
-@experiment("training", smaller=smaller, memory=memory, flop=flop, extra_s=extra_s, load_s=0.7, protocol=2)
+@experiment(
+    "training",
+    smaller=smaller,
+    memory=memory,
+    flop=flop,
+    extra_s=extra_s,
+    load_s=0.7,
+    # 2: the step is recorded meanwhile.
+    metric_protocols={"peak_memory": 2},
+)
 def training(
     device: Device,
     model: Model,

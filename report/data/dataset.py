@@ -13,6 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import pandas as pd
 import polars as pl
+from numpy.typing import NDArray
 
 from contract.node import kind_of_node
 from contract.sample_table import SAMPLES
@@ -95,10 +96,33 @@ class Dataset:
 
     @cached_property
     def _row_positions(self) -> Mapping[Any, Any]:
-        """Positions in `table` of the rows with status ok, by experiment and metric."""
-        ok = np.flatnonzero((self.table["status"] == "ok").to_numpy(bool))
+        """Positions in `table` of the rows with status ok, by experiment and metric; without superseded rows."""
+        ok = np.flatnonzero((self.table["status"] == "ok").to_numpy(bool) & ~self._is_superseded(self.table))
         groups: Any = self.table.iloc[ok].groupby(["experiment", "metric"], sort=False, observed=True).indices
         return {key: np.sort(ok[positions]) for key, positions in groups.items()}
+
+    @cached_property
+    def superseded(self) -> frozenset[tuple[str, str, str]]:
+        """Nodes, experiments and metrics that another node of the same kind measured under a newer protocol.
+
+        Machines of one kind are pooled, and results of two protocols must not be.
+        """
+        if "protocol" not in self.table:
+            return frozenset()
+        place = ["node", "experiment", "metric"]
+        rows = self.table[[*place, "protocol"]].drop_duplicates().astype(dict.fromkeys(place, str))
+        protocols = rows["protocol"].fillna(0)
+        kinds = [rows["node"].map(kind_of_node), rows["experiment"], rows["metric"]]
+        older = rows[protocols < protocols.groupby(kinds).transform("max")]
+        return frozenset(older[place].itertuples(index=False, name=None))
+
+    def _is_superseded(self, table: pd.DataFrame) -> NDArray[np.bool_]:
+        """Tell for each row of samples or of the summary if it is superseded."""
+        out = np.zeros(len(table), dtype=bool)
+        for node, experiment, metric in self.superseded:
+            named = (table["node"] == node) & (table["experiment"] == experiment) & (table["metric"] == metric)
+            out |= named.to_numpy(bool)
+        return out
 
     def summary(self, experiment: str, metric: str = "time", value: str = "estimate") -> Estimates:
         """Return the estimates for an experiment's points with status ok, labelled with their parameters.
@@ -137,7 +161,13 @@ class Dataset:
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Return the experiments' samples with any status. columns: columns to return (default: all)."""
         self.used.rows.update((name, "") for name in experiments)
-        return categorical(self.nodes.samples(*experiments, columns=columns))
+        affected = any(experiment in experiments or not experiments for _, experiment, _ in self.superseded)
+        if not affected:
+            return categorical(self.nodes.samples(*experiments, columns=columns))
+        needed = dict.fromkeys([*columns, "node", "experiment", "metric"]) if columns else {}
+        table = self.nodes.samples(*experiments, columns=list(needed))
+        kept = table[~self._is_superseded(table)]
+        return categorical(kept[list(columns)] if columns else kept)
 
     def estimates_from_samples(self, samples: pd.DataFrame) -> Estimates:
         """Summarise samples with computed values; return the estimates for points with status ok.

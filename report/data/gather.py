@@ -101,7 +101,7 @@ def _write_results(whole: _Batch, out: Path) -> int:
     columns = parameter_columns(measured.parameter_types(points))
     parameters = measured.parameter_table(points, columns)
     run_rows = measured.run_rows(whole.nodes, whole.runs, whole.drifts)
-    protocols = {(row["node"], row["experiment"], row["device"]): row["protocol"] for row in run_rows}
+    protocols = measured.Protocols(whole.nodes)
     pairs: set[tuple[str, str, str]] = set()
     with (
         table_writer(out, "results", columns.values()) as results,

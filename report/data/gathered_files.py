@@ -54,7 +54,7 @@ def read_dataset(
 
     only: node ids to read (default: all).
     """
-    summary = read_summary(folder, nodes=only)
+    summary = read_summary(folder, ["row", *POINT, *COLUMNS, "protocol"], only)
     records = read_json(folder / "nodes.json")
     if not isinstance(records, list) or not records:
         raise StudyError(f"{folder / 'nodes.json'}: names no nodes. Write it with: python -m report gather")

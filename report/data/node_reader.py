@@ -208,7 +208,37 @@ def _load_files(folder: Folder) -> tuple[list[_File], list[dict[str, str]]]:
         except Exception as fault:
             # On an unexpected error, refuse only this file, and use the others.
             refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
-    return loaded, refused
+    return _newest_protocol(loaded, refused), refused
+
+
+def _newest_protocol(loaded: list[_File], refused: list[dict[str, str]]) -> list[_File]:
+    """Return each experiment's files with its newest protocol, and add the other files to `refused`.
+
+    A file from before protocols were counted has protocol 0.
+    """
+    jobs = [_first_job(table) for _, table, _ in loaded]
+    protocols = [int(about.get("protocol", 0)) if about.get("schema") == 2 else 0 for _, _, about in loaded]
+    newest: dict[tuple[str, str], int] = {}
+    for job, protocol in zip(jobs, protocols, strict=True):
+        newest[job] = max(protocol, newest.get(job, 0))
+    kept = []
+    for file, job, protocol in zip(loaded, jobs, protocols, strict=True):
+        if protocol == newest[job]:
+            kept.append(file)
+        else:
+            reason = (
+                f"holds protocol {protocol} of {job[0]}, other rounds of this node hold {newest[job]}: they never mix"
+            )
+            refused.append(refusal(file[0], reason))
+    return kept
+
+
+def _first_job(table: arrow.Table) -> tuple[str, str]:
+    """Return the experiment and device of a file's first sample; empty texts if it has none."""
+    if not len(table) or not {"experiment", "device"} <= set(table.column_names):
+        return "", ""
+    first = table.slice(0, 1).select(["experiment", "device"]).to_pylist()[0]
+    return str(first["experiment"]), str(first["device"])
 
 
 def _rename_node(table: arrow.Table, folder: Folder) -> arrow.Table:

@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as arrow
 
 from contract.errors import StudyError
-from contract.node import machine_of_node
+from contract.node import machine_of_node, parse_job_name
 from contract.node_pack import round_file_name
 from contract.sample_dictionary import count_items, dictionary, metric_entry
 from contract.sample_flags import parse_sample_flags
@@ -57,6 +57,22 @@ def point_id(experiment: str, *values: Any) -> str:
 def result_id(node: str, point: str, metric: str) -> str:
     """Return a result's id."""
     return f"{node}/{point}/{metric}"
+
+
+class Protocols:
+    """Protocols of the nodes' results."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._rounds: dict[tuple[str, str, str], Mapping[str, Any]] = {}
+        for node in nodes:
+            for entry in node.rounds:
+                name = str(entry["file"]).removesuffix(".parquet").rpartition(".")[0]
+                self._rounds[node.id, *parse_job_name(name)] = entry
+
+    def find(self, node: str, experiment: str, device: str, metric: str) -> int | None:
+        """Return the protocol of a metric: its own, or else its experiment's; None if its rounds have none."""
+        entry = self._rounds.get((node, experiment, device), {})
+        return entry.get("metric_protocols", {}).get(metric, entry.get("protocol"))
 
 
 def plain_samples(samples: pd.DataFrame) -> pl.DataFrame:
@@ -136,17 +152,17 @@ def result_rows(
     summary: pl.DataFrame,
     points: pl.DataFrame,
     parameters: pl.DataFrame,
-    protocols: Mapping[tuple[str, str, str], int | None],
+    protocols: Protocols,
 ) -> arrow.Table:
     """Return the results of summary rows, in their order.
 
-    parameters: the parameter columns of each point_id. protocols: protocol by node, experiment and device.
+    parameters: the parameter columns of each point_id. protocols: the nodes' protocols.
     """
     rows = summary.join(points, on=IDENTITY, how="left", maintain_order="left").join(
         parameters, on="point_id", how="left", maintain_order="left"
     )
     ids = [result_id(*row) for row in rows.select("node", "point_id", "metric").iter_rows()]
-    places = list(rows.select("node", "experiment", "device").iter_rows())
+    places = list(rows.select("node", "experiment", "device", "metric").iter_rows())
     items = [
         count_items(experiment, json.loads(params)) if metric == "time" else ("", None)
         for experiment, metric, params in rows.select("experiment", "metric", "params").iter_rows()
@@ -156,7 +172,7 @@ def result_rows(
     rows = rows.with_columns(
         result_id=pl.Series(ids, dtype=pl.String),
         machine_id=pl.Series([machine_of_node(node) for node, *_ in places], dtype=pl.String),
-        protocol=pl.Series([protocols.get(place) for place in places], dtype=pl.Int64),
+        protocol=pl.Series([protocols.find(*place) for place in places], dtype=pl.Int64),
         unit=pl.Series(units, dtype=pl.String),
         flags=pl.Series(codes, dtype=pl.String),
         item=pl.Series([item for item, _ in items], dtype=pl.String),

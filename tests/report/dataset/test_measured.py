@@ -35,7 +35,7 @@ def test_intervals_can_be_recomputed_from_samples(dataset: Path) -> None:
     rows = results.join(rounds, on=["node", "point_id", "metric"])
     assert len(rows) == len(results) > 1000
     n, own = rows["count"].to_numpy().astype(float), rows["variance"].to_numpy()
-    assert (own >= rows["own"].to_numpy() * (1 - 1e-9)).all(), "a variance is only ever raised"
+    assert (own >= rows["own"].to_numpy() * (1 - 1e-6)).all(), "a variance is only ever raised"
     d0, s0 = rows["prior_df"].to_numpy(), rows["prior_variance"].to_numpy()
     se = np.sqrt((d0 * s0 + (n - 1) * own) / (d0 + n - 1) / n)
     half = stats.t.ppf(0.995, rows["df"].to_numpy()) * se
