@@ -21,9 +21,9 @@ from typing import Any
 import psutil
 
 from contract.cgroups import ROOT, cgroup_folders, cpu_quota, parse_decimal
+from contract.microarchitecture import microarchitecture
 from experiments import memory_limit, topology
 from experiments.lscpu import first_values, lscpu_fields, parse_text, read_output
-from experiments.microarchitecture import microarchitecture
 from experiments.processor import Ask
 from experiments.topology import CPUS
 

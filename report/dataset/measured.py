@@ -12,6 +12,7 @@ import polars as pl
 import pyarrow as arrow
 
 from contract.errors import StudyError
+from contract.microarchitecture import microarchitecture
 from contract.node import machine_of_node, parse_job_name
 from contract.node_pack import round_file_name
 from contract.sample_dictionary import count_items, dictionary, metric_entry
@@ -238,15 +239,20 @@ def _machine_row(name: str, node: Node) -> Row:
     gpus = [card["name"] for card in node.record["hardware"]["gpus"]] or [
         device["name"] for device in node.record["devices"] if device["kind"] == "gpu"
     ]
+    card, names = (node.record["hardware"]["gpus"] or [{}])[0], tables()["machines"].names
+    about = node.record["hardware"]["cpu"]
     return {
         **_recorded("machines", node.record),
         "machine_id": name,
         "label": node.label,
-        "simd": " ".join(node.record["hardware"]["cpu"].get("simd", [])),
-        "cpu_id": read_names("cpu").find(node.record["hardware"]["cpu"]["model"]),
+        "microarchitecture": about.get("microarchitecture") or microarchitecture(about),
+        "simd": " ".join(about.get("simd", [])),
+        "cpu_id": read_names("cpu").find(about["model"]),
         "accelerator_id": read_names("accelerator").find(gpus[0]) if gpus else "",
         "gpu_reported": gpus[0] if gpus else "",
         "accelerators": gpus.count(gpus[0]) if gpus else 0,
+        **{f"gpu_{key}": value for key, value in card.items() if f"gpu_{key}" in names},
+        "unreadable": "; ".join(f"{key}: {why}" for key, why in sorted(node.record.get("unreadable", {}).items())),
     }
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contract.microarchitecture import microarchitecture
 from contract.node import NODE_SCHEMA
 from contract.schema import check_document
 from experiments.machine_facts import FACTS, Machine, UnreadableError, add_facts, clean, read_facts
-from experiments.microarchitecture import microarchitecture
 from experiments.topology import CPUS
 from tests.experiments.conftest import Tree
 from tests.experiments.test_node import RECORD
