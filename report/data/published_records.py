@@ -194,8 +194,8 @@ class Comparison:
 class Published:
     """Published measurements.
 
-    records: all records, with the columns `key` ('source/id'), `source` and MEANING; the columns DEFAULTED are filled in
-    from the sources. sources: sources by id.
+    records: all records, with the columns `key` ('source/id'), `source` and MEANING, those of DEFAULTED filled in from
+    the sources. sources: sources by id.
     """
 
     records: pd.DataFrame = field(default_factory=lambda: _frame([]))
@@ -292,7 +292,9 @@ def _check_copies(rows: Sequence[Record]) -> None:
             continue
         at, first = f"{row['place']}: {row['id']}: copy_of", by_key.get(row["copy_of"])
         if first is None:
-            raise StudyError(f"{at}: there is no record {row['copy_of']!r}.{did_you_mean(row['copy_of'], list(by_key))}")
+            raise StudyError(
+                f"{at}: there is no record {row['copy_of']!r}.{did_you_mean(row['copy_of'], list(by_key))}"
+            )
         unlike = [name for name in _SAME_RESULT if _differ(row[name], first[name])]
         if unlike:
             raise StudyError(f"{at}: {first['key']} differs in {', '.join(unlike)}: it is another result")
@@ -446,10 +448,10 @@ def with_derived(records: pd.DataFrame) -> pd.DataFrame:
 
     date_from and date_to: first and last day of the date. digest: commit in the record's address; empty without one.
     """
-    spans = [date_span(text) for text in records["date"]]
+    spans = [date_span(text) or (None, None) for text in records["date"]]
     return records.assign(
         value_per_device=value_per_device(records),
-        date_from=[span[0] if span else None for span in spans],
-        date_to=[span[1] if span else None for span in spans],
+        date_from=pd.Series([first for first, _ in spans], index=records.index, dtype=object),
+        date_to=pd.Series([last for _, last in spans], index=records.index, dtype=object),
         digest=records["url"].map(url_commit),
     )
