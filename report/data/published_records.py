@@ -418,11 +418,12 @@ def _differ(left: Any, right: Any) -> bool:
 
 def date_span(text: str) -> tuple[date, date] | None:
     """Return the first and the last day of a year, a month or a day; None if the calendar has no such day."""
-    year, month, day = (int(part) for part in [*text.split("-"), "0", "0"][:3])
-    first, last = date(year, month or 1, 1), date(year, month or 12, monthrange(year, month or 12)[1])
-    if not day:
+    year, *rest = (int(part) for part in text.split("-"))
+    first_month, last_month = (rest[0], rest[0]) if rest else (1, 12)
+    first, last = date(year, first_month, 1), date(year, last_month, monthrange(year, last_month)[1])
+    if len(rest) < 2:
         return first, last
-    return (first.replace(day=day),) * 2 if day <= last.day else None
+    return (first.replace(day=rest[1]),) * 2 if 0 < rest[1] <= last.day else None
 
 
 def url_commit(url: str) -> str:

@@ -139,6 +139,7 @@ def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[
         "family": data.published.family(str(record["source"])),
         "records": record["key"],
         "machine": machine_name(record),
+        "counted": str(record["unit"]).removesuffix("/s"),
     }
     return {name: columns[name] for name in (*LABELS, *more)}
 
@@ -180,6 +181,11 @@ def _side_name(record: Mapping[str, Any]) -> str:
 _MORE = ("device", "machine", "dtype", "variant", "gpus")
 
 
+def _value_labels(measure: str) -> tuple[str, ...]:
+    """Return the labels of a measure's figures; for a rate also `counted`: 'tokens', 'samples', …"""
+    return (*LABELS, *_MORE, *(("counted",) if measure == "rate" else ()))
+
+
 def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
     def values(data: Dataset) -> Estimates:
         records = data.published.records
@@ -187,7 +193,12 @@ def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
         for row in record_rows(without_copies(records[records["measure"] == measure])):
             gpus = None if math.isnan(row["gpus"]) else row["gpus"]
             rows.append(
-                {**record_labels(data, row, *_MORE), "gpus": gpus, **estimate_bounds(row), "detail": row["note"]}
+                {
+                    **record_labels(data, row, *_value_labels(measure)[len(LABELS) :]),
+                    "gpus": gpus,
+                    **estimate_bounds(row),
+                    "detail": row["note"],
+                }
             )
         return exact_estimates(rows)
 
@@ -197,7 +208,7 @@ def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
 
 # One quantity per measure: published.rate, published.price, …
 VALUES: dict[str, Compute] = {
-    measure: published_quantity(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE))(
+    measure: published_quantity(f"published.{measure.replace('-', '_')}", unit, _value_labels(measure))(
         _measure_values(measure)
     )
     for measure, unit in QUANTITY_UNITS.items()

@@ -162,6 +162,7 @@ FAULTS = {
     "a kind of spread without one": ({"spread_kind": "days"}, "spread_kind: 'days' without low or high"),
     "an unknown meaning of the date": ({"date_means": "seen"}, "date_means: 'seen' is not allowed"),
     "a day that no month has": ({"date": "2023-02-29"}, "'2023-02-29' is not in the calendar"),
+    "a day before the first": ({"date": "2023-02-00"}, "'2023-02-00' is not in the calendar"),
     "one GPU as fast as eight": (
         {"measure": "flops", "unit": "FLOP/s", "value": 1e17, "gpus": 8, "per": "device"},
         "check the unit",
@@ -335,6 +336,12 @@ def test_speedup_stays_within_a_source_and_marks_small_processors(tmp_path: Path
 def test_figures_that_the_source_divided_are_not_divided_again(tmp_path: Path) -> None:
     (speedup,) = compute_speedups(tmp_path, one=[{**GPU, "gpus": 8, "per": "device"}, CPU])
     assert speedup["estimate"] == pytest.approx(10.0)
+
+
+def test_rates_say_what_they_count(tmp_path: Path) -> None:
+    cases = compute("published.rate", dataset(tmp_path, one=[GPU, {**GPU, "unit": "tokens/s"}]))
+    assert [case["counted"] for case in cases] == ["samples", "tokens"]
+    assert not compute_speedups(tmp_path / "b", one=[GPU, {**CPU, "unit": "tokens/s"}])
 
 
 def test_copies_count_once(tmp_path: Path) -> None:
