@@ -10,7 +10,8 @@ of MLCommons' untuned reference code.
 
 A training record has the mean over a result's runs without the fastest and the slowest, as MLPerf scores them, times
 the scaling factor for convergence (scaling.json). Its low and high are the fastest and the slowest remaining run. An
-inference record has the score in the performance run's summary, within the scenario's latency limits.
+inference record has the score in the performance run's summary, within the scenario's latency limits. Values are totals
+of a system, undivided. A training result that an earlier round beside SOURCE.csv holds too is marked as its copy.
 """
 
 from __future__ import annotations
@@ -36,18 +37,23 @@ _PREFIX = {"G": 10**9, "M": 10**6}
 _NONE = {"", "0", "n/a", "none", "-", "no"}
 _OWN_CODE = re.compile(r"-reference-|[-_]cpp-", re.I)
 _COLLECTION = "cm4mlperf-results"
+_TRAINING = "mlperf-training-"
 _EVENT = re.compile(r":::MLLOG (\{.*\})")
 _RATE = r"^(Samples per second|Tokens per second)\s*:\s*([\d.e+]+)"
 _SERVED = r"^(Completed samples per second|Completed tokens per second|Scheduled samples per second)\s*:\s*([\d.e+]+)"
 _LATENCY = r"^(90th? percentile latency \(ns\)|90\.0th percentile latency \(ns\))\s*:\s*(\d+)"
-# For each scenario: MLPerf's spelling, the pattern to find the score in the log, the measure and its unit. The keys are
-# in lower case, because submitters' spellings vary.
+# For each scenario: MLPerf's spelling, the pattern to find the score in the log, and the measure. The keys are in lower
+# case, because submitters' spellings vary.
 _FIGURES = {
-    "offline": ("Offline", re.compile(_RATE, re.M), "rate", "1/s"),
-    "server": ("Server", re.compile(_SERVED, re.M), "rate", "1/s"),
-    "singlestream": ("SingleStream", re.compile(_LATENCY, re.M), "latency", "s"),
+    "offline": ("Offline", re.compile(_RATE, re.M), "rate"),
+    "server": ("Server", re.compile(_SERVED, re.M), "rate"),
+    "singlestream": ("SingleStream", re.compile(_LATENCY, re.M), "latency"),
 }
 _COLUMNS = (*COLUMNS, "scenario", "quality")
+# Columns of the files in which some record has a value.
+_OPTIONAL = ("global_batch", "copy_of")
+# Columns in which a result agrees with its copy in a later round. Systems are renamed between rounds.
+_SAME_RESULT = ("measured_by", "model", "cpu", "gpu", "gpus", "nodes", "value", "low", "high", "runs")
 _SCENARIOS = {"Offline": "offline", "Server": "server", "SingleStream": "single stream"}
 _DTYPES = (
     (r"fp4", "float4"),
@@ -194,8 +200,8 @@ def training_records(clone: Clone, round_: str) -> Iterator[Record]:
             "high": max(scored),
             "unit": "s",
             "runs": len(times),
+            "global_batch": batches.pop() if len(batches) == 1 else "",
             "note": _join_notes(
-                f"global batch {batches.pop()}" if len(batches) == 1 else "",
                 f"scaled by {factor:.4g} for convergence" if factor != 1 else "",
                 hardware["preview"],
             ),
@@ -241,12 +247,13 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
         if hardware is None:
             continue
         text = clone.read_text(path)
-        _, figure, measure, unit = _FIGURES[scenario.lower()]
+        _, figure, measure = _FIGURES[scenario.lower()]
         figures = figure.findall(text)
         if not figures or not re.search(r"Result is\s*:\s*VALID", text):
             continue
         # If a log has scores in samples and in tokens, take tokens, because they are the score for language models.
         name, value = next((figure for figure in figures if "okens" in figure[0]), figures[0])
+        counted = "tokens" if "okens" in name else "samples"
         measured = beside.get(f"{entrant}/{system}/{benchmark}/{scenario}".lower(), [])
         weights = next(
             (kind for file in measured if (kind := str(clone.read_json(file).get("weight_data_types", "")))), ""
@@ -258,9 +265,9 @@ def inference_records(clone: Clone, round_: str) -> Iterator[Record]:
             "path": path,
             "dtype": _parse_dtype(weights),
             "measure": measure,
-            "value": float(value) / (1e9 if unit == "s" else 1),
-            "unit": unit,
-            "note": _join_notes("90th percentile" if unit == "s" else "tokens" if "okens" in name else "samples",
+            "value": float(value) / (1e9 if measure == "latency" else 1),
+            "unit": "s" if measure == "latency" else f"{counted}/s",
+            "note": _join_notes("90th percentile" if measure == "latency" else counted,
                             f"weights {weights}" if weights else "", hardware["preview"]),
         }  # fmt: skip
 
@@ -285,7 +292,8 @@ def collection_records(clone: Clone, round_: str) -> Iterator[Record]:
             if hardware is None:
                 continue
             places.add(place.lower())
-            _, _, measure, unit = _FIGURES[scenario.lower()]
+            _, _, measure = _FIGURES[scenario.lower()]
+            counted = str(result["Units"])
             yield {
                 **_inference_fields(hardware, str(result["Model"]), round_, scenario),
                 "id": f"{result['Organization']}.{result['Platform']}.{result['Model']}.{scenario}",
@@ -293,9 +301,9 @@ def collection_records(clone: Clone, round_: str) -> Iterator[Record]:
                 "path": path,
                 "dtype": "",
                 "measure": measure,
-                "value": float(result["Result"]) / (1e3 if unit == "s" else 1),
-                "unit": unit,
-                "note": _join_notes("90th percentile" if unit == "s" else str(result["Units"]), hardware["preview"]),
+                "value": float(result["Result"]) / (1e3 if measure == "latency" else 1),
+                "unit": "s" if measure == "latency" else counted.lower(),
+                "note": _join_notes("90th percentile" if measure == "latency" else counted, hardware["preview"]),
             }
 
 
@@ -327,17 +335,38 @@ def write_records(records: list[Record], clone: Clone, repository: str, out: Pat
     written = [
         record for record in records if (record["model"], record["setting"]) in bare or record["measure"] == "latency"
     ]
+    firsts = _earlier_results(out)
+    rows = []
+    for record in sorted(
+        written, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])
+    ):
+        address = f"https://github.com/mlcommons/{repository}/blob/{clone.commit}/{record['path']}"
+        url = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
+        name = re.sub(r"[^a-z0-9_.-]+", "-", record["id"].lower()).strip("-.")
+        fields = {key: f"{value:.6g}" if isinstance(value, float) else str(value) for key, value in record.items()}
+        row = {**fields, "id": name, "measured_by": record["by"], "url": url, "date": date}
+        rows.append({**row, "copy_of": firsts.get(_result(row), "")})
+    more = [name for name in _OPTIONAL if any(row.get(name) for row in rows)]
     with out.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, _COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
+        table = csv.DictWriter(file, [*_COLUMNS, *more], restval="", extrasaction="ignore", lineterminator="\n")
         table.writeheader()
-        for record in sorted(
-            written, key=lambda record: (record["model"], record["setting"], record["device"], record["id"])
-        ):
-            address = f"https://github.com/mlcommons/{repository}/blob/{clone.commit}/{record['path']}"
-            url = address.replace(" ", "%20").replace("(", "%28").replace(")", "%29")
-            name = re.sub(r"[^a-z0-9_.-]+", "-", record["id"].lower()).strip("-.")
-            fields = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in record.items()}
-            table.writerow({**fields, "id": name, "measured_by": record["by"], "url": url, "date": date})
+        table.writerows(rows)
+
+
+def _result(row: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(row.get(name, "") for name in _SAME_RESULT)
+
+
+def _earlier_results(out: Path) -> dict[tuple[str, ...], str]:
+    """Map each training result in the files of earlier rounds beside `out` to its first record (source/id)."""
+    firsts: dict[tuple[str, ...], str] = {}
+    if out.stem.startswith(_TRAINING):
+        for path in sorted(out.parent.glob(f"{_TRAINING}*.csv")):
+            if path.stem < out.stem:
+                with path.open(newline="", encoding="utf-8") as file:
+                    for row in csv.DictReader(file):
+                        firsts.setdefault(_result(row), f"{path.stem}/{row['id']}")
+    return firsts
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,7 @@
 
 Each source has one CSV file and an entry in sources.yaml. A record is a figure with its author, its position in the
 source, its hardware and its task. Two records measure the same work if they agree in the columns WORK. Values that a
-source does not state are empty.
+source does not state are empty. The columns DEFAULTED take an empty value from the source's entry.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import csv
 import json
 import math
 import re
+from calendar import monthrange
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -27,13 +29,32 @@ from report.data.names import KINDS, read_names
 
 PUBLISHED = ROOT / "data" / "published"
 SCHEMA = json.loads((PACKAGE / "schemas" / "published.schema.json").read_text(encoding="utf-8"))
+# What a figure is of, what its spread is and what its date means: the values of the columns DEFAULTED.
+PER = {
+    "device": "one GPU or processor, or the total divided by their number",
+    "node": "one machine with all its GPUs or processors",
+    "system": "all GPUs, processors and machines of the record together, undivided",
+}
+SPREAD_KINDS = {
+    "extremes": "lowest and highest of the runs, or of devices measured at once",
+    "standard-deviation": "one standard deviation to either side",
+    "percentiles": "two percentiles of the runs",
+    "days": "lowest and highest over several days or commits",
+}
+DATE_MEANINGS = {
+    "measured": "the day of the run",
+    "published": "the day of the publication, file, message or result's round",
+    "list-edited": "the last change of a list that grew; its rows may be older",
+    "released": "the release of the hardware, at which the price held",
+}
+DEFAULTED: dict[str, dict[str, str]] = {"per": PER, "spread_kind": SPREAD_KINDS, "date_means": DATE_MEANINGS}
 # Columns that every file has, with their descriptions for error messages and the schema.
 _COMMON = {
     "id": "Name of the record within its source",
     "measured_by": "Who ran it: a maker, an entrant, a user",
     "where": "Table and row, message, cell or key under the address at which the figure stands",
     "url": "Address of the file or message, at a commit where there is one",
-    "date": "When it was measured or published; of a list that grew, when the version that was read was last changed",
+    "date": "Day, month or year, as told; date_means says what happened then",
     "device": "What did the work: cpu or gpu",
     "cpu": "Processor",
     "cpus": "Processors in all",
@@ -51,13 +72,21 @@ _COMMON = {
     "variant": "What is switched on or off in comparisons within the source",
     "measure": "What the figure is; its unit follows",
     "value": "The figure, in the unit",
-    "low": "Lower end of its spread, where told",
+    "low": "Lower end of its spread, where told; spread_kind says of what kind",
     "high": "Upper end of its spread, where told",
     "unit": "Unit of the figure",
     "runs": "Number of runs, where told",
     "note": "What limits the figure",
 }
 COLUMNS = tuple(_COMMON)
+
+
+def _choices(what: str, allowed: Mapping[str, str]) -> str:
+    """Describe a column in DEFAULTED with its allowed values."""
+    listed = "; ".join(f"{name}: {meaning}" for name, meaning in allowed.items())
+    return f"{what}. {listed}. Empty: as the source's entry in sources.yaml has it"
+
+
 # All columns. The optional columns come last, in this order. If a file lacks an optional column, its values are empty.
 MEANING = {
     **_COMMON,
@@ -72,30 +101,48 @@ MEANING = {
     "back_end": "Interface or library that the variant stands for",
     "scenario": "How MLPerf sends requests; training, where it trains",
     "quality": "Share of the reference's accuracy that MLPerf asks for, where a benchmark has several",
+    "global_batch": "Samples in one step over all devices, where they may differ in a fair comparison",
+    "per": _choices("What the figure is of", PER),
+    "spread_kind": _choices("What low and high are", SPREAD_KINDS),
+    "date_means": _choices("What happened on the date", DATE_MEANINGS),
+    "copy_of": "Record (source/id) with the same result, which came first: count both once",
 }
 COUNTS = (
     "cpus", "cores", "gpus", "nodes", "batch", "runs",
-    "threads", "model_bytes", "parameters", "m", "n", "k", "products",
+    "threads", "model_bytes", "parameters", "m", "n", "k", "products", "global_batch",
 )  # fmt: skip
 NUMBERS = (*COUNTS, "quality", "memory_bytes", "value", "low", "high")
 REQUIRED = ("id", "measured_by", "where", "url", "date", "device", "task", "model", "measure", "value", "unit")
 # Columns in which two records must agree to measure the same work.
 WORK = ("task", "model", "setting", "batch", "measure")
-UNITS = {
-    "time": "s",
-    "latency": "s",
-    "rate": "1/s",
-    "bandwidth": "B/s",
-    "flops": "FLOP/s",
-    "share": "1",
-    "ratio": "1",
-    "count": "1",
-    "cycles": "cycles",
-    "power": "W",
-    "energy": "J",
-    "price": "USD",
-    "price-per-hour": "USD/h",
+# Units of a rate, by what is counted. A sample is one item of the data set: an image, a text, a row.
+RATE_UNITS = ("tokens/s", "samples/s", "queries/s", "steps/s", "loads/s")
+# Units that the files may have for each measure.
+ALLOWED_UNITS: dict[str, tuple[str, ...]] = {
+    "time": ("s",),
+    "latency": ("s",),
+    "rate": RATE_UNITS,
+    "bandwidth": ("B/s",),
+    "flops": ("FLOP/s",),
+    "share": ("share",),
+    "ratio": ("ratio",),
+    "count": ("count",),
+    "cycles": ("cycles",),
+    "power": ("W",),
+    "energy": ("J",),
+    "price": ("USD",),
+    "price-per-hour": ("USD/h",),
 }
+# The same as text, for the schema of the files.
+UNITS = {measure: " or ".join(units) for measure, units in ALLOWED_UNITS.items()}
+# Units of the quantities that are made from records: they count rates in 1/s, and shares without a unit.
+QUANTITY_UNITS = {
+    **UNITS,
+    "rate": "1/s",
+    **dict.fromkeys(("share", "ratio", "count"), "1"),
+}
+# Measures whose total over several devices can be divided by their number.
+DIVISIBLE = ("rate", "bandwidth", "flops", "power", "energy", "price", "price-per-hour")
 # Measures for which a smaller value is better. To compare speeds, ratios of these measures are inverted.
 LESS_IS_BETTER = ("time", "latency", "cycles", "energy", "power", "price", "price-per-hour")
 # Maximum values for today's hardware; for bandwidth, flops and power, the maximum for one device. A figure above its
@@ -119,9 +166,12 @@ COPIES = ("", "included", "pinned")
 SCENARIOS = ("", "training", "offline", "server", "single stream")
 BACK_ENDS = ("", "vulkan", "opencl", "cuda", "cudnn", "plain kernels")
 DTYPES = ("", "float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8", "int4", "mixed")
+# What sources.yaml says under `licence` if the source states none.
+NO_LICENCE = "none stated"
 _ID = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 _URL = re.compile(r"https://[a-z0-9.-]+/[^\s<>\"]*")
 _DATE = re.compile(r"(19|20)\d\d(-(0[1-9]|1[0-2])(-[0-3]\d)?)?")
+_COMMIT = re.compile(r"/([0-9a-f]{40})(?:/|$)")
 
 Record = Mapping[str, Any]
 
@@ -145,8 +195,9 @@ class Comparison:
 class Published:
     """Published measurements.
 
-    records: all records, with the columns `key` ('source/id'), `source` and MEANING, and the ids of their hardware and
-    model (accelerator_id, cpu_id, model_id; '' if the name is in no table). sources: sources by id.
+    records: all records, with the columns `key` ('source/id'), `source` and MEANING (those of DEFAULTED filled in from
+    the sources), and the ids of their hardware and model (accelerator_id, cpu_id, model_id; '' if the name is in no
+    table). sources: sources by id.
     """
 
     records: pd.DataFrame = field(default_factory=lambda: _frame([]))
@@ -182,7 +233,13 @@ def read_published(directory: Path) -> Published:
     for number, name in enumerate(sources):
         if name not in files:
             raise StudyError(f"{yaml_place(listing, number)}: {name}: there is no file {directory / (name + '.csv')}")
-    rows = [row for name, path in files.items() for row in _read_records(path, name)]
+        if sources[name]["licence"] == NO_LICENCE and sources[name]["may_redistribute"] == "yes":
+            raise StudyError(
+                f"{yaml_place(listing, number, 'may_redistribute')}: {name}: without a licence only facts may be "
+                "passed on: write facts-only"
+            )
+    rows = [row for name, path in files.items() for row in _read_records(path, sources[name])]
+    _check_copies(rows)
     published = Published(_frame(rows), sources)
     return Published(published.records, sources, tuple(_read_comparisons(directory / "comparisons.yaml", published)))
 
@@ -192,7 +249,8 @@ def _frame(rows: Sequence[Record]) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(NUMBERS, float))
 
 
-def _read_records(path: Path, source: str) -> Iterator[Record]:
+def _read_records(path: Path, source: Record) -> Iterator[Record]:
+    """Yield a source's records; `place` in each is its file and line."""
     line_of_id: dict[str, int] = {}
     try:
         with path.open(newline="", encoding="utf-8") as file:
@@ -209,6 +267,7 @@ def _read_records(path: Path, source: str) -> Iterator[Record]:
                 if None in row or None in row.values():
                     raise StudyError(f"{where}: must have {len(columns)} fields")
                 row |= absent
+                row |= {name: row[name] or str(source.get(name, "")) for name in DEFAULTED if _needs(row, name)}
                 for fault in _record_faults(row):
                     raise StudyError(f"{where}: {row['id'] or 'a record without an id'}: {fault}")
                 if row["id"] in line_of_id:
@@ -217,7 +276,9 @@ def _read_records(path: Path, source: str) -> Iterator[Record]:
                     )
                 line_of_id[row["id"]] = table.line_num
                 numbers = {name: float(row[name]) if row[name] else math.nan for name in NUMBERS}
-                yield {**row, **numbers, **_ids(row, source), "source": source, "key": f"{source}/{row['id']}"}
+                ids = _ids(row, source["id"])
+                key = f"{source['id']}/{row['id']}"
+                yield {**row, **numbers, **ids, "source": source["id"], "key": key, "place": where}
     except (UnicodeDecodeError, csv.Error) as fault:
         raise StudyError(f"{path}: cannot be read as CSV in UTF-8 ({fault})") from None
 
@@ -226,6 +287,33 @@ def _ids(row: Mapping[str, str], source: str) -> dict[str, str]:
     """Return the ids of a record's GPU, processor and model."""
     printed = {"accelerator": row["gpu"], "cpu": row["cpu"], "model": row["model"]}
     return {column: read_names(kind).find(printed[kind], source) for kind, column in KINDS.items()}
+
+
+def _needs(row: Mapping[str, str], column: str) -> bool:
+    """Return True if a record needs a value in one of the columns DEFAULTED."""
+    return column != "spread_kind" or bool(row["low"] or row["high"])
+
+
+def _check_copies(rows: Sequence[Record]) -> None:
+    """Raise StudyError if a copy names no record, a record with another result, or a record that is a copy itself."""
+    by_key = {row["key"]: row for row in rows}
+    for row in rows:
+        if not row["copy_of"]:
+            continue
+        at, first = f"{row['place']}: {row['id']}: copy_of", by_key.get(row["copy_of"])
+        if first is None:
+            raise StudyError(
+                f"{at}: there is no record {row['copy_of']!r}.{did_you_mean(row['copy_of'], list(by_key))}"
+            )
+        unlike = [name for name in _SAME_RESULT if _differ(row[name], first[name])]
+        if unlike:
+            raise StudyError(f"{at}: {first['key']} differs in {', '.join(unlike)}: it is another result")
+        if first["copy_of"] or first is row:
+            raise StudyError(f"{at}: {first['key']} is a copy itself: name the first record")
+
+
+# Columns in which a copy agrees with its first record.
+_SAME_RESULT = ("device", "gpus", "task", "model", "measure", "value", "low", "high", "unit")
 
 
 def _record_faults(row: Mapping[str, str]) -> Iterator[str]:
@@ -237,6 +325,8 @@ def _record_faults(row: Mapping[str, str]) -> Iterator[str]:
     ):
         if not pattern.fullmatch(row[name]):
             yield f"{name}: {row[name]!r} is not {wanted}"
+    if _DATE.fullmatch(row["date"]) and date_span(row["date"]) is None:
+        yield f"date: {row['date']!r} is not in the calendar"
     for name in ("measured_by", "where", "model", "unit", "value"):
         if not row[name].strip():
             yield f"{name}: is empty ({MEANING[name]})"
@@ -249,8 +339,17 @@ def _record_faults(row: Mapping[str, str]) -> Iterator[str]:
             yield f"{name}: {row[name]!r} is not allowed. Allowed: {', '.join(filter(None, allowed))}.{near}"
     if row["device"] in ("cpu", "gpu") and not row[row["device"]].strip():
         yield f"{row['device']}: is empty: a record needs the hardware that it is of"
-    if row["measure"] in UNITS and row["unit"] != UNITS[row["measure"]]:
+    if row["unit"] not in ALLOWED_UNITS.get(row["measure"], (row["unit"],)):
         yield f"unit: {row['unit']!r} must be {UNITS[row['measure']]}, the unit for {row['measure']}"
+    for name, meanings in DEFAULTED.items():
+        if not _needs(row, name):
+            if row[name]:
+                yield f"{name}: {row[name]!r} without low or high"
+        elif not row[name]:
+            yield f"{name}: is empty, here and in sources.yaml. Allowed: {', '.join(meanings)}"
+        elif row[name] not in meanings:
+            near = did_you_mean(row[name], list(meanings))
+            yield f"{name}: {row[name]!r} is not allowed. Allowed: {', '.join(meanings)}.{near}"
     yield from _number_faults(row)
 
 
@@ -275,7 +374,7 @@ def _number_faults(row: Mapping[str, str]) -> Iterator[str]:
         return
     if not numbers.get("low", value) <= value <= numbers.get("high", value):
         yield f"value: {row['value']} does not lie between low and high"
-    many = numbers.get("gpus" if row["device"] == "gpu" else "cpus", 1.0)
+    many = 1.0 if row["per"] == "device" else numbers.get("gpus" if row["device"] == "gpu" else "cpus", 1.0)
     most = MOST.get(row["measure"], math.inf) * (many if row["measure"] in ("bandwidth", "flops", "power") else 1)
     if value > most:
         yield f"value: {row['value']} {row['unit']} is more than any such hardware can do ({most:g}): check the unit"
@@ -325,3 +424,45 @@ _FORMAT_FREE = ("bandwidth", "latency", "time", "price", "price-per-hour", "coun
 def _differ(left: Any, right: Any) -> bool:
     """True if two values differ. Two NaN count as equal."""
     return not (left == right or (left != left and right != right))
+
+
+def date_span(text: str) -> tuple[date, date] | None:
+    """Return the first and the last day of a year, a month or a day; None if the calendar has no such day."""
+    year, *rest = (int(part) for part in text.split("-"))
+    first_month, last_month = (rest[0], rest[0]) if rest else (1, 12)
+    first, last = date(year, first_month, 1), date(year, last_month, monthrange(year, last_month)[1])
+    if len(rest) < 2:
+        return first, last
+    return (first.replace(day=rest[1]),) * 2 if 0 < rest[1] <= last.day else None
+
+
+def url_commit(url: str) -> str:
+    """Return the git commit in an address, which is the digest of the content there; '' if it has none."""
+    match = _COMMIT.search(url)
+    return match[1] if match else ""
+
+
+def value_per_device(records: pd.DataFrame) -> pd.Series:
+    """Return each figure for one GPU or processor; NaN if it cannot be divided or their number is not told.
+
+    The total of a machine or a system is divided by its devices. Times, shares and counts have no such share, so only
+    those of one device have a value.
+    """
+    devices = records["gpus"].where(records["device"] == "gpu", records["cpus"])
+    machines = records["nodes"].fillna(1).where(records["per"] == "node", 1.0)
+    shared = (records["value"] / (devices / machines)).where(records["measure"].isin(DIVISIBLE))
+    return records["value"].where(records["per"] == "device", shared)
+
+
+def with_derived(records: pd.DataFrame) -> pd.DataFrame:
+    """Add the columns value_per_device, date_from, date_to and digest, which follow from the others.
+
+    date_from and date_to: first and last day of the date. digest: commit in the record's address; empty without one.
+    """
+    spans = [date_span(text) or (None, None) for text in records["date"]]
+    return records.assign(
+        value_per_device=value_per_device(records),
+        date_from=pd.Series([first for first, _ in spans], index=records.index, dtype=object),
+        date_to=pd.Series([last for _, last in spans], index=records.index, dtype=object),
+        digest=records["url"].map(url_commit),
+    )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from datetime import date
 from typing import Any
 
 from report.data.gpu_specs import FIGURES
 from report.data.names import KINDS, read_names, read_subjects
-from report.data.published_records import Published
+from report.data.published_records import Published, date_span, with_derived
 from report.dataset.declaration import dataset_unit, tables
 
 Row = dict[str, Any]
@@ -17,7 +18,7 @@ Entries = Mapping[str, Mapping[str, Any]]
 # Columns of records that data/published has under another name.
 _RENAMED = {
     "record_id": "key", "source_id": "source", "gpu_as_printed": "gpu", "cpu_as_printed": "cpu",
-    "model_as_printed": "model", "locator": "where",
+    "model_as_printed": "model", "locator": "where", "spread_low": "low", "spread_high": "high",
 }  # fmt: skip
 _PRICES = {"USD/h": "hour", "USD": "purchase"}
 # Columns of accelerators for verified ratings, by the attribute in data/reference.
@@ -28,17 +29,17 @@ def record_rows(published: Published) -> list[Row]:
     """Return a row per record, in the order of its source's file."""
     whole = {column.name for column in tables()["records"].columns if column.type == "integer"}
     rows = []
-    for record in published.records.to_dict("records"):
-        row = {name: _plain(record.get(_RENAMED.get(name, name)), name in whole) for name in tables()["records"].names}
-        rows.append({**row, "unit": dataset_unit(record["unit"], record["measure"])})
+    for record in with_derived(published.records).to_dict("records"):
+        row = {name: _plain(record[_RENAMED.get(name, name)], name in whole) for name in tables()["records"].names}
+        rows.append(row)
     return rows
 
 
 def _plain(value: Any, whole: bool) -> Any:
-    """Return None for a missing number, and an int for a whole number that is stored as float."""
+    """Return None for a missing number, an int for a whole number that is stored as float, and a date as text."""
     if isinstance(value, float):
         return None if math.isnan(value) else int(value) if whole else value
-    return value
+    return value.isoformat() if isinstance(value, date) else value
 
 
 def source_rows(published: Published) -> list[Row]:
@@ -139,6 +140,12 @@ def _subject_ids(subject: str) -> Row:
     return {**({KINDS[kind]: name} if kind in KINDS and name else {}), "devices": devices}
 
 
+def _date_ends(text: str) -> Row:
+    """Return first and last day of a reference entry's date; none if the source states no date."""
+    ends = date_span(text) if text[:1].isdecimal() else None
+    return {} if ends is None else {"date_from": ends[0].isoformat(), "date_to": ends[1].isoformat()}
+
+
 def price_rows(published: Published, reference: Entries) -> list[Row]:
     """Return a row per price, from records and from reference entries in USD or USD/h."""
     rows = []
@@ -155,14 +162,15 @@ def price_rows(published: Published, reference: Entries) -> list[Row]:
                     "offer": record["setting"] or record["model_as_printed"],
                     "usd": record["value"],
                     "per": _PRICES[record["unit"]],
-                    "date": record["date"],
+                    **{name: record[name] for name in ("date_from", "date_to", "copy_of")},
                 }
             )
     for entry in reference_rows(reference):
         if entry["unit"] in _PRICES and entry["value"] is not None:
             rows.append(
                 {
-                    **{name: entry.get(name) for name in ("accelerator_id", "cpu_id", "devices", "date")},
+                    **{name: entry.get(name) for name in ("accelerator_id", "cpu_id", "devices")},
+                    **_date_ends(entry["date"]),
                     "price_id": entry["reference_id"],
                     "kind": "reference",
                     "provider": entry["publisher"],

@@ -20,7 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from report.data.dataset import Dataset
-from report.data.published_records import LESS_IS_BETTER, UNITS
+from report.data.published_records import LESS_IS_BETTER, QUANTITY_UNITS
 from report.estimates import Estimates, exact_estimates
 from report.formatting import short_processor
 from report.quantities import Compute, quantity
@@ -68,9 +68,9 @@ def with_speeds(records: pd.DataFrame) -> pd.DataFrame:
     A speed is a rate, or the reciprocal of a time.
     """
     turned = records["measure"].isin(LESS_IS_BETTER).to_numpy()
-    # The GPUs or machines in one entry share the load, so divide by their number, except for a latency: a single
-    # request runs on one device.
-    single = (records["measure"] == "latency").to_numpy()
+    # The GPUs or machines in one entry share the load, so divide by their number, unless the source did so. A latency
+    # is not divided: a single request runs on one device.
+    single = ((records["measure"] == "latency") | (records["per"] == "device")).to_numpy()
     shared = np.where(records["device"] == "gpu", records["gpus"].fillna(1), records["nodes"].fillna(1))
     shared = np.where(single, 1.0, shared)
     value = records["value"].to_numpy(float)
@@ -79,6 +79,11 @@ def with_speeds(records: pd.DataFrame) -> pd.DataFrame:
         ends = np.where(turned, 1 / high, low), np.where(turned, 1 / value, value), np.where(turned, 1 / low, high)
     names = ("slowest", "speed", "fastest")
     return records.assign(**{name: end / shared for name, end in zip(names, ends, strict=True)})
+
+
+def without_copies(records: pd.DataFrame) -> pd.DataFrame:
+    """Return the records without those that repeat an earlier result, so that each result counts once."""
+    return records[records["copy_of"] == ""]
 
 
 def value_or_default(value: float, other: float) -> float:
@@ -134,6 +139,7 @@ def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[
         "family": data.published.family(str(record["source"])),
         "records": record["key"],
         "machine": machine_name(record),
+        "counted": str(record["unit"]).removesuffix("/s"),
     }
     return {name: columns[name] for name in (*LABELS, *more)}
 
@@ -175,14 +181,24 @@ def _side_name(record: Mapping[str, Any]) -> str:
 _MORE = ("device", "machine", "dtype", "variant", "gpus")
 
 
+def _value_labels(measure: str) -> tuple[str, ...]:
+    """Return the labels of a measure's figures; for a rate also `counted`: 'tokens', 'samples', …"""
+    return (*LABELS, *_MORE, *(("counted",) if measure == "rate" else ()))
+
+
 def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
     def values(data: Dataset) -> Estimates:
         records = data.published.records
         rows = []
-        for row in record_rows(records[records["measure"] == measure]):
+        for row in record_rows(without_copies(records[records["measure"] == measure])):
             gpus = None if math.isnan(row["gpus"]) else row["gpus"]
             rows.append(
-                {**record_labels(data, row, *_MORE), "gpus": gpus, **estimate_bounds(row), "detail": row["note"]}
+                {
+                    **record_labels(data, row, *_value_labels(measure)[len(LABELS) :]),
+                    "gpus": gpus,
+                    **estimate_bounds(row),
+                    "detail": row["note"],
+                }
             )
         return exact_estimates(rows)
 
@@ -192,8 +208,8 @@ def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
 
 # One quantity per measure: published.rate, published.price, …
 VALUES: dict[str, Compute] = {
-    measure: published_quantity(f"published.{measure.replace('-', '_')}", unit, (*LABELS, *_MORE))(
+    measure: published_quantity(f"published.{measure.replace('-', '_')}", unit, _value_labels(measure))(
         _measure_values(measure)
     )
-    for measure, unit in UNITS.items()
+    for measure, unit in QUANTITY_UNITS.items()
 }

@@ -11,7 +11,7 @@ import pandas as pd
 from report.data.dataset import Dataset
 from report.estimates import Estimates, exact_estimates
 from report.formatting import format_count
-from report.quantities.published import gpu_kind, published_quantity, record_rows
+from report.quantities.published import gpu_kind, published_quantity, record_rows, without_copies
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
 # HIRED: for each GPU kind, the machine whose hourly price stands for it. HIRED_CPU: the machine whose hourly price
@@ -48,7 +48,7 @@ def break_even_hours(data: Dataset) -> Estimates:
     reverse. Two costs are left out: power, which the buyer pays too, and the rest of the machine, which only the hourly
     price includes. Raises MissingSourceError.
     """
-    records = data.published.records
+    records = without_copies(data.published.records)
     # Ignore the form factor, because price lists seldom report it.
     records = records.assign(kind=records["gpu"].map(gpu_kind).str.replace(r" (SXM|PCIe|NVL)$", "", regex=True))
     hired = records[(records["measure"] == "price-per-hour") & records["setting"].isin(_SELLERS)]

@@ -35,7 +35,7 @@ RECURRENT, TRANSFORMER = "RNN-T", "BERT-large"
 _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
 # PLAIN: tasks without a choice of number format. _NO_FORMAT: the value of their label `precision`.
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
-_SAME_WORK = ("source", "task", "model", "setting", "batch", "measure")
+_SAME_WORK = ("source", "task", "model", "setting", "batch", "measure", "unit")
 SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers")
 # Baseline that each back end is compared to. A variant that is not listed is compared to float32.
 _AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}

@@ -7,6 +7,7 @@ import json
 import re
 import statistics
 from collections.abc import Mapping
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +20,21 @@ from contract.errors import StudyError
 from report.cli import main
 from report.data.dataset import Dataset
 from report.data.node_reader import read_nodes
-from report.data.published_records import COLUMNS, PUBLISHED, read_published
+from report.data.published_records import (
+    COLUMNS,
+    DATE_MEANINGS,
+    DEFAULTED,
+    DIVISIBLE,
+    NO_LICENCE,
+    PUBLISHED,
+    RATE_UNITS,
+    SCHEMA,
+    date_span,
+    read_published,
+    url_commit,
+    value_per_device,
+    with_derived,
+)
 from report.data.reference_figures import REFERENCE, read_reference
 from report.estimates import exact_estimates
 from report.judging.claim_files import read_claims
@@ -75,6 +90,41 @@ def test_study_records_parse_and_have_stable_addresses() -> None:
             assert re.search(r"/blob/[0-9a-f]{40}/.", parts.path), url
 
 
+def test_study_records_say_what_each_figure_is() -> None:
+    """Each rate names what it counts, and each record and source what its figure, spread and date are."""
+    published = study_records()
+    records = published.records
+    assert set(records.loc[records["measure"] == "rate", "unit"]) == set(RATE_UNITS)
+    assert "1" not in set(records["unit"]) and set(records["date_means"]) == set(DATE_MEANINGS)
+    spread = records[["low", "high"]].notna().any(axis=1)
+    assert (records["per"] != "").all() and (spread == (records["spread_kind"] != "")).all()
+    # A total of several GPUs must not read as the result of one.
+    shared = records[(records["gpus"] > 1) & records["measure"].isin(DIVISIBLE) & (records["per"] != "device")]
+    assert len(shared) > 2000 and (value_per_device(shared) == shared["value"] / shared["gpus"]).all()
+    for name, source in published.sources.items():
+        assert (source["licence"] == NO_LICENCE) <= (source["may_redistribute"] != "yes"), name
+
+
+def test_schema_of_sources_allows_the_same_words_as_the_columns() -> None:
+    fields = SCHEMA["$defs"]["sources"]["items"]["properties"]
+    assert {name: fields[name]["enum"] for name in DEFAULTED} == {
+        name: list(words) for name, words in DEFAULTED.items()
+    }
+
+
+def test_copies_of_results_are_marked_once() -> None:
+    records = study_records().records
+    copies = records[records["copy_of"] != ""]
+    assert copies["source"].value_counts().to_dict() == {
+        "mlperf-training-3.0": 26, "mlperf-training-3.1": 17, "lambda-prices": 6,
+    }  # fmt: skip
+    prices = records[(records["source"] == "lambda-prices") & (records["copy_of"] == "")]
+    assert not prices.duplicated(["gpu", "value"]).any()
+    training = records[records["source"].str.startswith("mlperf-training") & (records["copy_of"] == "")]
+    same = ["measured_by", "model", "cpu", "gpu", "gpus", "nodes", "value", "low", "high", "runs"]
+    assert not training.duplicated(same).any()
+
+
 def test_records_do_not_mention_private_paths() -> None:
     texts = study_records().records[["where", "note", "setting"]].agg(" ".join, axis=1)
     assert not texts.str.contains(r"helper|/(?:home|opt|root|tmp|work)/|stored text", regex=True).any()
@@ -83,7 +133,7 @@ def test_records_do_not_mention_private_paths() -> None:
 FAULTS = {
     "no source": ({"url": ""}, "needs its source"),
     "no unit": ({"unit": ""}, "unit: is empty"),
-    "a wrong unit": ({"unit": "s"}, "must be 1/s, the unit for rate"),
+    "a wrong unit": ({"unit": "s"}, "must be tokens/s or samples/s or "),
     "no hardware": ({"gpu": " "}, "needs the hardware"),
     "an unknown device": ({"device": "tpu"}, "'tpu' is not allowed"),
     "an unknown task": ({"task": "train-to-targt"}, "Did you mean 'train-to-target'"),
@@ -93,7 +143,7 @@ FAULTS = {
     "an infinite figure": ({"value": "inf"}, "inf must be between 0 and 1e30"),
     "half a GPU": ({"gpus": 0.5}, "gpus: 0.5 must be a whole number above 0"),
     "a zero rate": ({"value": 0}, "value: must be above 0 for rate"),
-    "a share above one": ({"measure": "share", "unit": "1", "value": 1.2}, "more than any such hardware can do"),
+    "a share above one": ({"measure": "share", "unit": "share", "value": 1.2}, "more than any such hardware can do"),
     "memory faster than any": ({"measure": "bandwidth", "unit": "B/s", "value": 3e14}, "more than any such hardware"),
     "arithmetic faster than any": ({"measure": "flops", "unit": "FLOP/s", "value": 1e18}, "check the unit"),
     "a range outside its figure": ({"low": 200}, "does not lie between low and high"),
@@ -101,6 +151,27 @@ FAULTS = {
     "no measured_by": ({"measured_by": ""}, "measured_by: is empty"),
     "threads in words": ({"threads": "all"}, "threads: 'all' is not a number"),
     "half a parameter": ({"parameters": 0.5}, "parameters: 0.5 must be a whole number above 0"),
+    "a unit of another measure": ({"unit": "share"}, "the unit for rate"),
+    "a rate of something unknown": ({"unit": "pages/s"}, "'pages/s' must be tokens/s or"),
+    "a rate of nothing": ({"unit": "1/s"}, "'1/s' must be tokens/s or"),
+    "a share without a unit": ({"measure": "share", "unit": "1", "value": 0.5}, "'1' must be share"),
+    "a ratio without a unit": ({"measure": "ratio", "unit": "1"}, "'1' must be ratio"),
+    "a count without a unit": ({"measure": "count", "unit": "1"}, "'1' must be count"),
+    "a figure of something unknown": ({"per": "gpu"}, "per: 'gpu' is not allowed. Allowed: device, node, system"),
+    "an unknown kind of spread": ({"low": 90, "spread_kind": "extreme"}, "Did you mean 'extremes'"),
+    "a kind of spread without one": ({"spread_kind": "days"}, "spread_kind: 'days' without low or high"),
+    "an unknown meaning of the date": ({"date_means": "seen"}, "date_means: 'seen' is not allowed"),
+    "a day that no month has": ({"date": "2023-02-29"}, "'2023-02-29' is not in the calendar"),
+    "a day before the first": ({"date": "2023-02-00"}, "'2023-02-00' is not in the calendar"),
+    "one GPU as fast as eight": (
+        {"measure": "flops", "unit": "FLOP/s", "value": 1e17, "gpus": 8, "per": "device"},
+        "check the unit",
+    ),
+    "half a batch": ({"global_batch": 0.5}, "global_batch: 0.5 must be a whole number above 0"),
+    "a copy of nothing": ({"copy_of": "made-up/r9"}, "there is no record 'made-up/r9'"),
+    "a copy of itself": ({"copy_of": "made-up/r2"}, "made-up/r2 is a copy itself"),
+    "a copy with another value": ({"value": 99.0, "copy_of": "made-up/r1"}, "made-up/r1 differs in value"),
+    "a copy of other work": ({"model": "dlrm", "copy_of": "made-up/r1"}, "made-up/r1 differs in model"),
     "an unknown kind of copy": ({"copies": "pined"}, "Did you mean 'pinned'"),
     "an unknown back end": ({"back_end": "cudann"}, "Did you mean 'cudnn'"),
     "an id with blanks": ({"id": "row one"}, "id: 'row one'"),
@@ -114,6 +185,63 @@ def test_faulty_record_is_refused_with_file_and_line(tmp_path: Path, fault: str)
     with pytest.raises(StudyError) as refused:
         read_published(tmp_path)
     assert str(refused.value).startswith(f"{path}, line 3: ") and message in str(refused.value)
+
+
+@pytest.mark.parametrize(("column", "row"), [("per", {}), ("date_means", {}), ("spread_kind", {"low": 90})])
+def test_column_defaults_to_the_source(tmp_path: Path, column: str, row: dict[str, Any]) -> None:
+    """A record's own value goes first; without one here and in the source, the record is refused."""
+    allowed = list(DEFAULTED[column])
+    write_source(
+        tmp_path / "a", "made-up", [{**GPU, **row}, {**GPU, **row, column: allowed[0]}], "", {column: allowed[1]}
+    )
+    assert read_published(tmp_path / "a").records[column].to_list() == [allowed[1], allowed[0]]
+    write_source(tmp_path / "b", "made-up", [{**GPU, **row}], "", {column: ""})
+    with pytest.raises(StudyError, match=f"line 2: r1: {column}: is empty, here and in sources.yaml. Allowed: "):
+        read_published(tmp_path / "b")
+    write_source(tmp_path / "c", "made-up", [{**GPU, **row}], "", {column: "unheard-of"})
+    with pytest.raises(StudyError, match="unheard-of"):
+        read_published(tmp_path / "c")
+
+
+def test_source_without_a_licence_cannot_be_passed_on(tmp_path: Path) -> None:
+    write_source(tmp_path, "made-up", [GPU], "", {"may_redistribute": "yes"})
+    with pytest.raises(StudyError, match="made-up: without a licence only facts may be passed on"):
+        read_published(tmp_path)
+
+
+# A figure of 800, by what it is of, its measure, its GPUs and machines: for one GPU.
+SHARES = {
+    "total of eight": ("system", "rate", 8, 1, 100.0), "already divided": ("device", "rate", 8, 1, 800.0),
+    "one of two machines": ("node", "rate", 16, 2, 100.0), "total of two machines": ("system", "rate", 16, 2, 50.0),
+    "number not told": ("system", "rate", "", 1, None), "price of eight": ("system", "price", 8, 1, 100.0),
+    "time of eight": ("system", "time", 8, 1, None), "time of one": ("device", "time", 1, 1, 800.0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("share", SHARES, ids=str)
+def test_value_per_device(tmp_path: Path, share: str) -> None:
+    per, measure, gpus, nodes, wanted = SHARES[share]
+    unit = {"rate": "samples/s", "price": "USD", "time": "s"}[measure]
+    record = {**GPU, "per": per, "measure": measure, "unit": unit, "gpus": gpus, "nodes": nodes, "value": 800.0}
+    (value,) = with_derived(published_sources(tmp_path, one=[record]).records)["value_per_device"]
+    assert value == wanted if wanted is not None else value != value
+
+
+@given(st.dates(date(1900, 1, 1), date(2099, 12, 31)))
+def test_dates_span_their_year_month_or_day(day: date) -> None:
+    text = day.isoformat()
+    assert date_span(text) == (day, day)
+    spans = [date_span(text[:length]) for length in (4, 7)]
+    for span, unit in zip(spans, ("year", "month"), strict=True):
+        assert span is not None and span[0] <= day <= span[1]
+        for outside in (span[0] - timedelta(1), span[1] + timedelta(1)):
+            assert getattr(outside, unit) != getattr(day, unit)
+
+
+def test_digest_is_the_commit_in_the_address(tmp_path: Path) -> None:
+    threads = {**GPU, "id": "thread", "url": "https://github.com/nobody/nothing/issues/7"}
+    digests = with_derived(published_sources(tmp_path, one=[GPU, threads]).records)["digest"].to_list()
+    assert digests == [url_commit(GPU["url"]), ""] == ["0123456789abcdef0123456789abcdef01234567", ""]
 
 
 def test_inconsistent_source_files_are_refused(tmp_path: Path) -> None:
@@ -205,6 +333,23 @@ def test_speedup_stays_within_a_source_and_marks_small_processors(tmp_path: Path
     assert speedup["baseline"] == "one processor"
 
 
+def test_figures_that_the_source_divided_are_not_divided_again(tmp_path: Path) -> None:
+    (speedup,) = compute_speedups(tmp_path, one=[{**GPU, "gpus": 8, "per": "device"}, CPU])
+    assert speedup["estimate"] == pytest.approx(10.0)
+
+
+def test_rates_say_what_they_count(tmp_path: Path) -> None:
+    cases = compute("published.rate", dataset(tmp_path, one=[GPU, {**GPU, "unit": "tokens/s"}]))
+    assert [case["counted"] for case in cases] == ["samples", "tokens"]
+    assert not compute_speedups(tmp_path / "b", one=[GPU, {**CPU, "unit": "tokens/s"}])
+
+
+def test_copies_count_once(tmp_path: Path) -> None:
+    price = {**GPU, "task": "price", "measure": "price", "unit": "USD"}
+    (case,) = compute("published.price", dataset(tmp_path, one=[price, {**price, "copy_of": "one/r1"}]))
+    assert case["records"] == "one/r1"
+
+
 def test_thread_count_for_90_percent_and_linearity_below_half(
     tmp_path: Path,
 ) -> None:
@@ -241,7 +386,7 @@ def test_published_ratios_recompute_from_their_records() -> None:
         record = records.records_by_key[key]
         value = 1 / record["value"] if record["measure"] in ("time", "latency", "energy") else record["value"]
         units = record["gpus"] if record["device"] == "gpu" else record["nodes"]
-        undivided = record["measure"] == "latency" or units != units
+        undivided = record["measure"] == "latency" or record["per"] == "device" or units != units
         return float(value / (1.0 if undivided else units))
 
     count = 0

@@ -55,11 +55,11 @@ class Round:
         beside = f"results/{work}/measurements.json" if newer else f"measurements/{work}/{name}.json"
         self.file(f"closed/Maker/{beside}", weights)
 
-    def records(self, *round_: str) -> list[dict[str, str]]:
+    def records(self, *round_: str, name: str = "records") -> list[dict[str, str]]:
         git = ["git", "-C", str(self.at), "-c", "user.name=test", "-c", "user.email=test@example.org"]
         for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "results"]):
             subprocess.run([*git, *words], check=True, capture_output=True)
-        out = self.at.parent / "records.csv"
+        out = self.at.parent / f"{name}.csv"
         assert main([self.kind, str(self.at), str(out), "2024-05", *round_]) == 0
         with out.open(newline="") as file:
             return list(csv.DictReader(file))
@@ -75,7 +75,25 @@ def test_score_is_mean_without_fastest_and_slowest_run(tmp_path: Path) -> None:
     assert (float(cpus["low"]), float(cpus["high"]), cpus["runs"]) == (pytest.approx(110), pytest.approx(132), "5")
     assert (cpus["device"], cpus["cores"], cpus["cpus"]) == ("cpu", "224", "4")
     assert (gpus["device"], gpus["gpus"], gpus["nodes"], gpus["model"]) == ("gpu", "16", "2", "BERT-large")
-    assert "global batch 256" in gpus["note"] and "scaled by 1.1" in cpus["note"]
+    assert gpus["global_batch"] == "256" and "scaled by 1.1" in cpus["note"]
+
+
+def test_result_of_an_earlier_round_is_marked_as_its_copy(tmp_path: Path) -> None:
+    for number in (8, 9):
+        repo = Round(tmp_path, "training", f"training_results_v9.{number}")
+        repo.add_training("cpus", SYSTEM, [100, 110 + number, 120])
+        repo.add_training(f"gpus{number}", GPU, [10, 11, 12])
+        copies = [row.get("copy_of", "") for row in repo.records(name=f"mlperf-training-9.{number}")]
+        first = "mlperf-training-9.8/maker.gpus8.bert"
+        assert copies == (["", first] if number == 9 else ["", ""])
+
+
+def test_rates_name_what_they_count(tmp_path: Path) -> None:
+    repo = Round(tmp_path, "inference")
+    both = "Samples per second: 20\nTokens per second: 900\nResult is : VALID\n"
+    repo.add_inference("cpus", {**SYSTEM, "number_of_nodes": "1"}, both)
+    repo.add_inference("gpus", {**GPU, "number_of_nodes": "1"}, VALID.format(1600))
+    assert [(row["unit"], float(row["value"])) for row in repo.records()] == [("tokens/s", 900), ("samples/s", 1600)]
 
 
 def test_only_work_with_cpu_results_counts(tmp_path: Path) -> None:
@@ -111,7 +129,8 @@ def test_inference_reads_valid_summaries(tmp_path: Path) -> None:
         "maker.one.resnet50.singlestream",
     ]
     gpu, alone = records["maker.gpus.resnet50.offline"], records["maker.one.resnet50.singlestream"]
-    assert (float(gpu["value"]), gpu["dtype"], gpu["unit"], gpu["memory_bytes"]) == (1600, "int8", "1/s", "81559000000")
+    assert (float(gpu["value"]), gpu["dtype"], gpu["memory_bytes"]) == (1600, "int8", "81559000000")
+    assert (gpu["unit"], alone["unit"]) == ("samples/s", "s")
     assert (float(alone["value"]), alone["measure"]) == (pytest.approx(0.002), "latency")
 
 
