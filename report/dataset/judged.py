@@ -65,8 +65,8 @@ def cell_rows(document: Mapping[str, Any], results: Sequence[str]) -> tuple[list
                     "tier": part["tier"],
                 }
             )
-            for kind, found, role in _cell_evidence(case, part, results):
-                evidence.append({"cell_id": name, "kind": kind, "evidence_id": found, "role": role})
+            for kind, evidence_id, role in _cell_evidence(case, part, results):
+                evidence.append({"cell_id": name, "kind": kind, "evidence_id": evidence_id, "role": role})
     return cells, evidence
 
 
@@ -94,5 +94,5 @@ def _cell_evidence(
         shared = []
     if not own and not shared:
         own = [("arithmetic", part["quantity"])]
-    yield from ((kind, found, "case") for kind, found in dict.fromkeys(own))
-    yield from ((kind, found, "part") for kind, found in shared)
+    yield from ((kind, evidence_id, "case") for kind, evidence_id in dict.fromkeys(own))
+    yield from ((kind, evidence_id, "part") for kind, evidence_id in shared)

@@ -1,4 +1,4 @@
-"""The dataset of the published nodes, made once per test run."""
+"""The published nodes' dataset, made once per test run."""
 
 from __future__ import annotations
 
