@@ -110,14 +110,9 @@ def _write_results(whole: _Batch, out: Path) -> int:
         for path in whole.summaries:
             for piece in _read_tables(path):
                 summary = pl.DataFrame(piece)
-                rows = measured.result_rows(summary, points, parameters, protocols)
+                rows, flag_rows = measured.result_rows(summary, points, parameters, protocols)
                 results.write(rows)
-                flags.write(
-                    measured.to_table(
-                        "result_flags",
-                        list(measured.flag_rows(rows["result_id"].to_pylist(), summary["flags"].to_list())),
-                    )
-                )
+                flags.write(flag_rows)
                 pairs.update(summary.select("experiment", "metric", "unit").unique().iter_rows())
     wide = points.join(parameters, on="point_id", how="left", maintain_order="left")
     _write_table(out, "points", measured.to_table("points", wide.to_dicts(), columns.values()), columns.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -53,11 +53,6 @@ def point_id(experiment: str, *values: Any) -> str:
     """Return a point's id: the experiment and a hash of the other values in IDENTITY."""
     text = json.dumps([experiment, *values], ensure_ascii=False)
     return f"{experiment}.{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:10]}"
-
-
-def result_id(node: str, point: str, metric: str) -> str:
-    """Return a result's id."""
-    return f"{node}/{point}/{metric}"
 
 
 class Protocols:
@@ -150,54 +145,66 @@ def drift_by_run(samples: pl.DataFrame) -> dict[str, float]:
 
 
 def result_rows(
-    summary: pl.DataFrame,
-    points: pl.DataFrame,
-    parameters: pl.DataFrame,
-    protocols: Protocols,
-) -> arrow.Table:
-    """Return the results of summary rows, in their order.
+    summary: pl.DataFrame, points: pl.DataFrame, parameters: pl.DataFrame, protocols: Protocols
+) -> tuple[arrow.Table, arrow.Table]:
+    """Return the results of summary rows, in their order, and the results' flags.
 
     parameters: the parameter columns of each point_id. protocols: the nodes' protocols.
     """
-    rows = summary.join(points, on=IDENTITY, how="left", maintain_order="left").join(
-        parameters, on="point_id", how="left", maintain_order="left"
-    )
-    ids = [result_id(*row) for row in rows.select("node", "point_id", "metric").iter_rows()]
-    places = list(rows.select("node", "experiment", "device", "metric").iter_rows())
-    items = [
-        count_items(experiment, json.loads(params)) if metric == "time" else ("", None)
-        for experiment, metric, params in rows.select("experiment", "metric", "params").iter_rows()
-    ]
-    units = [dataset_unit(unit, metric) for unit, metric in rows.select("unit", "metric").iter_rows()]
-    codes = [" ".join(dict.fromkeys(flag.name for flag in parse_flags(text))) for text in rows["flags"].to_list()]
+    texts = summary["flags"].unique().to_list()
+    codes = {text: " ".join(dict.fromkeys(flag.name for flag in parse_flags(text))) for text in texts}
+    rows = summary.join(points, on=IDENTITY, how="left", maintain_order="left")
+    for name, columns, kind, value in (
+        ("machine_id", ["node"], pl.String, machine_of_node),
+        ("protocol", ["node", "experiment", "device", "metric"], pl.Int64, protocols.find),
+        ("dataset_unit", ["unit", "metric"], pl.String, dataset_unit),
+        ("codes", ["flags"], pl.String, codes.__getitem__),
+        ("item", ["experiment", "metric", "params"], pl.String, lambda *point: _items(*point)[0]),
+        ("count", ["experiment", "metric", "params"], pl.Float64, lambda *point: _items(*point)[1]),
+    ):
+        rows = _map_distinct(rows, name, columns, kind, value)
     rows = rows.with_columns(
-        result_id=pl.Series(ids, dtype=pl.String),
-        machine_id=pl.Series([machine_of_node(node) for node, *_ in places], dtype=pl.String),
-        protocol=pl.Series([protocols.find(*place) for place in places], dtype=pl.Int64),
-        unit=pl.Series(units, dtype=pl.String),
-        flags=pl.Series(codes, dtype=pl.String),
-        item=pl.Series([item for item, _ in items], dtype=pl.String),
-        items_per_s=pl.Series([count for _, count in items], dtype=pl.Float64) / pl.col("estimate"),
+        result_id=pl.format("{}/{}/{}", "node", "point_id", "metric"), items_per_s=pl.col("count") / pl.col("estimate")
     )
+    flags = _flag_rows(rows.select("result_id", "flags").filter(pl.col("flags") != ""))
+    wide = rows.drop("flags", "unit").rename({"codes": "flags", "dataset_unit": "unit"})
+    wide = wide.join(parameters, on="point_id", how="left", maintain_order="left")
     names = [*tables()["results"].names, *(name for name in parameters.columns if name != "point_id")]
-    return rows.select(names).with_columns(pl.col(pl.Float64).fill_nan(None)).to_arrow()
+    return wide.select(names).with_columns(pl.col(pl.Float64).fill_nan(None)).to_arrow(), flags
 
 
-def flag_rows(results: Sequence[str], texts: Sequence[str]) -> Iterator[Row]:
-    """Yield a row for each flag of a result. texts: the flags as text in summary rows."""
-    for name, text in zip(results, texts, strict=True):
-        seen = set()
-        for flag in parse_flags(text):
-            if flag.name not in seen:
-                seen.add(flag.name)
-                yield {
-                    "result_id": name,
-                    "flag": flag.name,
-                    "n_samples": flag.n if flag.of else None,
-                    "of_samples": flag.of or None,
-                    "worst": flag.amount,
-                    "detail": flag.most,
-                }
+def _map_distinct(
+    rows: pl.DataFrame, name: str, columns: Sequence[str], kind: type[pl.DataType], value: Callable[..., Any]
+) -> pl.DataFrame:
+    """Add a column that depends on others, and compute each distinct value only once."""
+    distinct = rows.select(columns).unique()
+    values = pl.Series(name, [value(*row) for row in distinct.iter_rows()], dtype=kind)
+    return rows.join(distinct.with_columns(values), on=list(columns), how="left", maintain_order="left")
+
+
+def _items(experiment: str, metric: str, params: str) -> tuple[str, float | None]:
+    return count_items(experiment, json.loads(params)) if metric == "time" else ("", None)
+
+
+def _flag_rows(rows: pl.DataFrame) -> arrow.Table:
+    """Return the table result_flags for rows with result_id and flags, the flags as text in summary rows."""
+    schema = tables()["result_flags"].schema()
+    flags: list[Row] = []
+    for text in rows["flags"].unique().to_list():
+        flags += [
+            {
+                "flags": text,
+                "flag": flag.name,
+                "n_samples": flag.n if flag.of else None,
+                "of_samples": flag.of or None,
+                "worst": flag.amount,
+                "detail": flag.most,
+            }
+            for flag in {flag.name: flag for flag in reversed(parse_flags(text))}.values()
+        ]
+    types = {"flags": pl.String, "flag": pl.String, "n_samples": pl.Int64, "of_samples": pl.Int64}
+    table = pl.DataFrame(flags, schema={**types, "worst": pl.Float64, "detail": pl.String})
+    return rows.join(table, on="flags").sort("result_id", "flag").select(schema.names).to_arrow().cast(schema)
 
 
 def parameter_table(points: pl.DataFrame, columns: Mapping[str, Column]) -> pl.DataFrame:

@@ -27,6 +27,7 @@ from packaging.utils import canonicalize_name
 
 from contract.node import kind_of_node
 from experiments.registry import get_experiment
+from report.dataset.check import dataset_faults
 from tests.missing_tools import skip_without
 from tests.workflow import kill_and_resume, slurm_cluster, sshd
 from tests.workflow.conftest import RESULTS, Study, publish_small_node
@@ -108,7 +109,7 @@ def test_report_has_claim_pages_pdf_and_site(study: Study) -> None:
     page = BeautifulSoup((report / "measurements" / "index.html").read_text(encoding="utf-8"), "html.parser")
     linked = {link["href"] for link in page.find_all("a", href=True) if link["href"].startswith("../data/")}
     assert linked and all((report / "measurements" / name).is_file() for name in linked)
-    assert list((report / "data").glob("*/*.csv")), "samples"
+    assert list(dataset_faults(report / "data")) == [], "the dataset"
 
 
 def test_lint_finds_only_missing_intervals(study: Study) -> None:
