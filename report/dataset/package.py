@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as arrow
@@ -40,9 +39,11 @@ def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.En
     """
     document = read_verdicts(verdicts)
     out.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".dataset-", dir=out.parent) as scratch:
-        folder = Path(scratch) / out.name
-        folder.mkdir()
+    # The name is fixed, so that the next run removes what a killed run left.
+    folder = out.with_name(f".{out.name}.new")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
         _copy_measured(data, folder)
         for name, rows in _published_tables(reference, records):
             _write_rows(folder, name, rows)
@@ -52,8 +53,9 @@ def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.En
         _describe(folder, document, read_study())
         if out.exists():
             shutil.rmtree(out)
-        folder.chmod(0o755)
         folder.rename(out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return sorted(path.name for path in out.iterdir())
 
 

@@ -24,7 +24,7 @@ experiments:
 """
 LOOK_S = 0.2
 # Dot files that a study keeps. All other dot files are temporary.
-MEANT = re.compile(r"\.(run\.lock|nojekyll|round\.\d+|preliminary|complete)")
+MEANT = re.compile(r"\.(run\.lock|nojekyll|zenodo\.json|round\.\d+|preliminary|complete)")
 
 
 @dataclass
