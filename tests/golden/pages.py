@@ -18,7 +18,7 @@ from report.pages.figure_data import Evidence
 from report.pages.site_content import build_content
 
 # Lines to keep of a page that lists evidence: its tables repeat the summary and the published figures.
-EVIDENCE_LINES = 40
+EVIDENCE_LINES = 16
 # Fields in verdicts.json that differ between runs, with fixed values to replace them.
 PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}
 
