@@ -102,7 +102,7 @@ class Dataset:
         return {key: np.sort(ok[positions]) for key, positions in groups.items()}
 
     @cached_property
-    def superseded(self) -> frozenset[tuple[str, str, str]]:
+    def superseded_results(self) -> frozenset[tuple[str, str, str]]:
         """Nodes, experiments and metrics that another node of the same kind measured under a newer protocol.
 
         Machines of one kind are pooled, and results of two protocols must not be.
@@ -119,7 +119,7 @@ class Dataset:
     def _is_superseded(self, table: pd.DataFrame) -> NDArray[np.bool_]:
         """Tell for each row of samples or of the summary if it is superseded."""
         out = np.zeros(len(table), dtype=bool)
-        for node, experiment, metric in self.superseded:
+        for node, experiment, metric in self.superseded_results:
             named = (table["node"] == node) & (table["experiment"] == experiment) & (table["metric"] == metric)
             out |= named.to_numpy(bool)
         return out
@@ -161,7 +161,7 @@ class Dataset:
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Return the experiments' samples with any status. columns: columns to return (default: all)."""
         self.used.rows.update((name, "") for name in experiments)
-        affected = any(experiment in experiments or not experiments for _, experiment, _ in self.superseded)
+        affected = any(experiment in experiments or not experiments for _, experiment, _ in self.superseded_results)
         if not affected:
             return categorical(self.nodes.samples(*experiments, columns=columns))
         needed = dict.fromkeys([*columns, "node", "experiment", "metric"]) if columns else {}

@@ -106,10 +106,11 @@ MEANING = {
     "spread_kind": _choices("What low and high are", SPREAD_KINDS),
     "date_means": _choices("What happened on the date", DATE_MEANINGS),
     "copy_of": "Record (source/id) with the same result, which came first: count both once",
+    "items": "Items that a time or an energy is of, where it is of several",
 }
 COUNTS = (
     "cpus", "cores", "gpus", "nodes", "batch", "runs",
-    "threads", "model_bytes", "parameters", "m", "n", "k", "products", "global_batch",
+    "threads", "model_bytes", "parameters", "m", "n", "k", "products", "global_batch", "items",
 )  # fmt: skip
 NUMBERS = (*COUNTS, "quality", "memory_bytes", "value", "low", "high")
 REQUIRED = ("id", "measured_by", "where", "url", "date", "device", "task", "model", "measure", "value", "unit")

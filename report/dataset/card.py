@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from pyarrow import parquet
 
 from contract.files import write_json, write_text
 from contract.provenance import short_commit
@@ -67,7 +68,9 @@ def write_card(folder: Path, document: Mapping[str, Any], study: Study, counts: 
 
     document: the verdicts. counts: rows by table.
     """
+    machines = parquet.read_table(folder / "machines.parquet", columns=["virtual"])["virtual"].to_pylist()
     about = {
+        "virtual": sum(virtual is True for virtual in machines),
         "title": study.title,
         "version": study.version,
         "authors": study.authors,

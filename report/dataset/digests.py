@@ -1,4 +1,4 @@
-"""Digests of files: the list SHA256SUMS, which `sha256sum --check` reads too."""
+"""Digests of files: the list SHA256SUMS, in the format of sha256sum."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def claim_cells(verdict: Mapping[str, Any], results: Sequence[str] | None) -> It
         yield (
             cell,
             [
-                {"cell_id": name, "kind": kind, "evidence_id": piece, "role": role}
-                for kind, piece, role in _cell_evidence(case, part, results)
+                {"cell_id": name, "kind": kind, "evidence_id": evidence_id, "role": role}
+                for kind, evidence_id, role in _cell_evidence(case, part, results)
             ],
         )
 
@@ -107,5 +107,5 @@ def _cell_evidence(
         shared = []
     if not own and not shared:
         own = [("arithmetic", part["quantity"])]
-    yield from ((kind, found, "case") for kind, found in dict.fromkeys(own))
-    yield from ((kind, found, "part") for kind, found in shared)
+    yield from ((kind, evidence_id, "case") for kind, evidence_id in dict.fromkeys(own))
+    yield from ((kind, evidence_id, "part") for kind, evidence_id in shared)

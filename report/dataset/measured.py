@@ -203,13 +203,13 @@ def flag_rows(results: Sequence[str], texts: Sequence[str]) -> Iterator[Row]:
 def parameter_table(points: pl.DataFrame, columns: Mapping[str, Column]) -> pl.DataFrame:
     """Return the points' parameters as columns beside point_id. columns: as from `parameter_columns`."""
     read = [json.loads(text) for text in points["params"].to_list()]
-    made = {"point_id": points["point_id"]}
+    columns_by_name = {"point_id": points["point_id"]}
     for name, column in columns.items():
         values = [_parameter_value(row.get(name), column.type) for row in read]
-        made[column.name] = pl.Series(
+        columns_by_name[column.name] = pl.Series(
             values, dtype=pl.Schema(arrow.schema([(column.name, column.arrow_type)]))[column.name]
         )
-    return pl.DataFrame(made)
+    return pl.DataFrame(columns_by_name)
 
 
 def _parameter_value(value: Any, kind: str) -> Any:
@@ -242,7 +242,7 @@ def _machine_row(name: str, node: Node) -> Row:
     card, names = (node.record["hardware"]["gpus"] or [{}])[0], tables()["machines"].names
     about = node.record["hardware"]["cpu"]
     return {
-        **_recorded("machines", node.record),
+        **_record_values("machines", node.record),
         "machine_id": name,
         "label": node.label,
         "microarchitecture": about.get("microarchitecture") or microarchitecture(about),
@@ -268,7 +268,7 @@ def run_rows(nodes: Iterable[Node], runs: Iterable[Run], drifts: Mapping[str, fl
         entry = about.get((node.id, round_file_name(experiment, device, round_no)), {})
         rows.append(
             {
-                **_recorded("runs", node.record),
+                **_record_values("runs", node.record),
                 **{key: entry.get(key) for key in metadata},
                 "run_id": name,
                 "node": node.id,
@@ -296,7 +296,7 @@ def software_rows(nodes: Iterable[Node]) -> list[Row]:
     return rows
 
 
-def _recorded(table: str, record: Mapping[str, Any]) -> Row:
+def _record_values(table: str, record: Mapping[str, Any]) -> Row:
     """Return the columns of a table that stand in a node's record; None for those that it lacks."""
     return {
         column.name: _value_at(record, column.record.split(".")) for column in tables()[table].columns if column.record

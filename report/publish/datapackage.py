@@ -1,4 +1,4 @@
-"""Describe the files of data/: a Frictionless Data Package, with digests that `sha256sum` checks too.
+"""Describe the files of data/: a Frictionless Data Package, with digests in the format of sha256sum.
 
 Source: Data Package 2.0, https://datapackage.org/standard/data-package/ (and data-resource/, table-schema/). The field
 property `unit` is our extension.

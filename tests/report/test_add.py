@@ -104,7 +104,9 @@ def test_pack_then_dry_run_then_add_publishes_the_node(
     assert mine == dict(read_pack(file).files)
     assert {path: after[path] for path in before} == before
     listed = json.loads((data / "datapackage.json").read_text())["resources"]
-    assert f"{name}/gemm.cpu.1.parquet" in next(item for item in listed if item["name"] == PUBLISHED.name)["path"]
+    assert f"{name}/gemm.cpu.1.parquet" in {item["path"] for item in listed}
+    assert report(["datapackage", "--check", "--data", str(data)]) == 0
+    capsys.readouterr()
 
     assert report(words) == 0
     again = capsys.readouterr().out.splitlines()

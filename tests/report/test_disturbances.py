@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from contract.files import read_json
@@ -45,8 +46,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_summary_counts_disturbed_rounds(study: Path) -> None:
     table = read_summary(study / "data").set_index(["experiment", "dtype"])
     assert table["n_disturbed"].to_dict() == {("clock", ""): 0, ("gemm", "float32"): 2, ("gemm", "float64"): 1}
-    assert table["flags"]["gemm", "float32"].endswith("crowded in 8 of 15 samples (most: others had 1.0 cores, so "
-                                                      "that 1 thread had 0.4 free cores)")  # fmt: skip
+    assert table["flags"]["gemm", "float32"].endswith("crowded")
+    row = int(table["row"]["gemm", "float32"])
+    assert read_rows(study / "data", [row])[row]["flags"].endswith(
+        "crowded in 8 of 15 samples (most: others had 1.0 cores, so that 1 thread had 0.4 free cores)"
+    )
+    flags = pl.read_parquet(study / "data" / "result_flags.parquet").filter(pl.col("flag") == "crowded")
+    assert set(flags.select("n_samples", "of_samples", "worst").iter_rows()) == {(8, 15, 1.0), (4, 15, 1.0)}
 
 
 def test_cases_with_disturbed_rows_are_marked(study: Path) -> None:

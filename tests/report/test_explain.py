@@ -101,7 +101,7 @@ def test_data_folder_is_found_and_must_match_the_verdicts(
     claim, verdicts = find_verdict(document, "N03"), small_study / "verdicts.json"
     assert find_sources(verdicts, None, REFERENCE, ROWS, claim).data == small_study / "data"
     assert find_sources(small_study / "elsewhere" / "verdicts.json", None, REFERENCE, ROWS, claim).data is None
-    with pytest.raises(StudyError, match=r"nowhere: holds no summary\.parquet"):
+    with pytest.raises(StudyError, match=r"nowhere: holds no results\.parquet"):
         find_sources(verdicts, Path("nowhere"), REFERENCE, ROWS, claim)
     Factory(tmp_path / "nodes")("node-z").gemm(27.9).gemm(14, n=256).clock().write()
     gather([tmp_path / "nodes"], tmp_path / "data", allow_synthetic=True)

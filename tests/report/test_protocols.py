@@ -63,7 +63,7 @@ def test_machines_of_one_kind_are_pooled_under_their_newest_protocol_alone(synth
     set_protocol(other, protocol=1)
     gather([old, new, other], tmp_path / "data", allow_synthetic=True)
     data = read_dataset(tmp_path / "data")
-    assert data.superseded == {("node-a.000001", "gemm", "time")}
+    assert data.superseded_results == {("node-a.000001", "gemm", "time")}
     assert set(data.summary("gemm")["node"]) == {"node-a.000002", "node-b"}, "other kinds are not pooled with it"
     assert set(data.summary("clock", "clock")["node"]) == {"node-a.000001", "node-a.000002"}
     for columns in ((), ("node", "value"), ("value", "metric", "node")):

@@ -98,7 +98,10 @@ def test_few_points_with_unequal_variances_pool_less() -> None:
     # The logarithms of the three variances are log(10) apart, so their variance is log(10)^2. The prior's degrees of
     # freedom d0 then follow from trigamma(d0 / 2) = log(10)^2 - trigamma(1), where trigamma(1) is pi^2 / 6.
     d0 = 2 * statistics.trigamma_inverse(np.log(10) ** 2 - np.pi**2 / 6)
-    variances, df = statistics.moderate([1e-4, 1e-3, 1e-2], [2.0] * 3)
+    moderated = statistics.moderate([1e-4, 1e-3, 1e-2], [2.0] * 3)
+    variances, df = moderated.variance, moderated.df
+    assert moderated.own == pytest.approx([1e-4, 1e-3, 1e-2])
+    assert moderated.prior_df == pytest.approx([1 / (1 / d0 + 2 / 4)] * 3)
     assert df == pytest.approx([1 / (1 / d0 + 2 / 4) + 2] * 3) and df[0] == pytest.approx(2.748, rel=1e-3)
     assert variances == pytest.approx([2.4524e-4, 9.0017e-4, 7.4495e-3], rel=1e-3)
 

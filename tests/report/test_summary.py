@@ -170,6 +170,10 @@ def mean_correlation(logs: list[Any]) -> float:
     return max(0.0, float(np.corrcoef(full)[np.triu_indices(len(full), 1)].mean()))
 
 
+# Columns on a variance and its prior.
+MODERATION = ["variance", "prior_df", "prior_variance"]
+
+
 def estimate_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Compute the estimates for a group of series with status ok."""
     metric, share = rows["metric"].iloc[0], (rows["unit"] == "1").all()
@@ -177,8 +181,13 @@ def estimate_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
     if not share and all(min(medians) > 0 for medians in rows["medians"]):
         logs = [np.log(medians) for medians in rows["medians"]]
         variances = [np.var(log, ddof=1) if len(log) > 1 else 0.0 for log in logs]
-        moderated = zip(rows["medians"], *statistics.moderate(variances, df, mean_correlation(logs)), strict=True)
-        return [estimate(*series, log=True) for series in moderated]
+        moderated = statistics.moderate(variances, df, mean_correlation(logs))
+        priors = zip(moderated.own, moderated.prior_df, moderated.prior_variance, strict=True)
+        series = zip(rows["medians"], moderated.variance, moderated.df, priors, strict=True)
+        return [
+            {**estimate(medians, variance, freedom, log=True), **dict(zip(MODERATION, prior, strict=True))}
+            for medians, variance, freedom, prior in series
+        ]
     results = []
     for medians, freedom in zip(rows["medians"], df, strict=True):
         result: dict[str, Any]
@@ -189,6 +198,7 @@ def estimate_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
             result |= {"estimate": medians[0], "log_se": se, "df": freedom, "exact": se == 0}
         else:
             result = estimate(medians, np.var(medians, ddof=1) if freedom else 0.0, freedom, log=False)
+        result["variance"] = np.var(medians, ddof=1) if freedom else math.nan
         if share and metric.endswith("share"):
             result |= {end: min(1.0, max(0.0, result[end])) for end in ("low", "high") if not math.isnan(result[end])}
         results.append(result)
@@ -199,7 +209,7 @@ def summarise_directly(samples: pd.DataFrame) -> pd.DataFrame:
     """Compute the summary from its definitions, one series at a time."""
     groups = sorted(samples.groupby(SERIES), key=lambda item: item[0])
     rows = pd.DataFrame([{**dict(zip(SERIES, key, strict=True)), **summarise_series(part)} for key, part in groups])
-    rows[["estimate", "low", "high", "log_se", "df"]] = math.nan
+    rows[["estimate", "low", "high", "log_se", "df", *MODERATION]] = math.nan
     for _, places in rows[rows["status"] == "ok"].groupby(GROUP).groups.items():
         for place, result in zip(places, estimate_group(rows.loc[places]), strict=True):
             if result.pop("exact", False):

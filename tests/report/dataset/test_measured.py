@@ -1,4 +1,4 @@
-"""Ids, intervals, flags and evidence of the dataset lead from a verdict to its samples."""
+"""The dataset's ids lead from a verdict to its samples, and its intervals can be recomputed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read(dataset: Path, name: str) -> pl.DataFrame:
 
 
 def test_intervals_can_be_recomputed_from_samples(dataset: Path) -> None:
-    """Recompute every interval by the formula of the data card, from the samples and the prior alone."""
+    """Recompute every interval by the data card's formula, from the samples and the prior alone."""
     results = read(dataset, "results").filter(pl.col("prior_df").is_not_null())
     samples = read(dataset, "samples").filter(pl.col("status") == "ok")
     medians = samples.group_by("node", "point_id", "metric", "run_id").agg(pl.col("value").median().log())

@@ -1,4 +1,4 @@
-"""The dataset holds, and any damage to any of its files is found and named."""
+"""The dataset holds, and damage to any file is found and named."""
 
 from __future__ import annotations
 

@@ -158,7 +158,9 @@ def test_published_figures_show_few_cases_with_distinct_labels(document: Mapping
 
 # Internal words and NaN, which pages must not show. "256-cell" LSTMs, sentences that begin with "None of" and anchors
 # of cases are allowed.
-FORBIDDEN = re.compile(r".{0,60}(?:(?<!\d[- ])(?<!#)\bcells?\b|\bholds up to\b|\bfails\b|\b(?:nan|inf|None(?! of))\b).{0,30}")
+FORBIDDEN = re.compile(
+    r".{0,60}(?:(?<!\d[- ])(?<!#)\bcells?\b|\bholds up to\b|\bfails\b|\b(?:nan|inf|None(?! of))\b).{0,30}"
+)
 
 
 def test_pages_avoid_internal_words(document: Mapping[str, Any]) -> None:
