@@ -325,11 +325,13 @@ def _family_exhibits(family: Family, evidence: Evidence, failures: Failures) -> 
 
 
 def _evidence_links(used: DataUse, tables: EvidenceTables) -> list[dict[str, Any]]:
-    """Return name and path of each page that lists data by id."""
+    """Return name and path of each page that lists the data by id; the index of all if their use was not recorded."""
     experiments = sorted({experiment for experiment, _ in used.rows} & tables.results.keys())
     links = [{"name": name, "path": Markdown(experiment_page(name))} for name in experiments]
     if used.entries and tables.reference:
         links.append({"name": "reference figures", "path": Markdown(REFERENCE_PAGE)})
+    if not links and tables.ids.pages:
+        links.append({"name": "all evidence", "path": Markdown(INDEX)})
     return links
 
 

@@ -17,7 +17,8 @@ from report.pages import charts, site_sources
 from report.pages.figure_data import Evidence
 from report.pages.site_content import build_content
 
-# Lines to keep of a page that lists evidence: its tables repeat the summary and the published figures.
+# Lines to keep of a page that lists evidence: its tables repeat the summary and the published figures. Lists of evidence on
+# claims' pages repeat the verdicts.
 EVIDENCE_LINES = 16
 # Fields in verdicts.json that differ between runs, with fixed values to replace them.
 PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}
@@ -37,7 +38,8 @@ def pages(folder: Path) -> Iterator[str]:
         if not page.path.startswith("claims/") or page.path in kept.values():
             yield f"==== page {page.path}"
             lines = site_sources.page_source(page, templates, content.terms).splitlines()
-            yield from lines[: EVIDENCE_LINES if page.template == "evidence" else None]
+            kept_lines = lines[: EVIDENCE_LINES if page.template == "evidence" else None]
+            yield from (line for line in kept_lines if not line.startswith("<li>"))
     sources = Sources(folder / "data", read_reference(REFERENCE))
     for claim in kept.values():
         yield f"==== explained {claim}"
