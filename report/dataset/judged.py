@@ -102,8 +102,8 @@ def _cell_evidence(
     own += [("record", key) for key in str(case["labels"].get("records") or "").split()]
     own += [("reference", str(case["labels"]["entry"]))] if case["labels"].get("entry") else []
     shared = [("reference", name) for name in part["entries"] if ("reference", name) not in own]
-    # A documented part compares its entries one by one: each is the evidence of its own cell alone.
-    if part["tier"] == "documented" and own:
+    # A documented part compares its entries one by one, unless it divides them: each is its own cell's evidence alone.
+    if part["tier"] == "documented" and own and part["rule"] != "ratio":
         shared = []
     if not own and not shared:
         own = [("arithmetic", part["quantity"])]

@@ -58,6 +58,7 @@ def claim_context(
         "tier": verdict_words.tier(str(verdict["evidence_tier"])),
         "finding": str(verdict["finding"]),
         "cite": citation(document, *([standing.id] if standing else []), f"claim {verdict['id']}"),
+        "standing": standing.anchor if standing else "",
         "figure": claim_chart(verdict, machines),
         "sure": list(_confidence_sentences(verdict, machines)),
         "turns": list(_turning_sentences(verdict)),
@@ -73,7 +74,7 @@ def claim_context(
         "others": [row for part in parts for row in _published_rows(part)],
         "arithmetic": derivation_entries(parts, machines, shown),
         "formulas": pending_formulas(parts),
-        "tables": list(_case_tables(verdict, machines, shown, cells, lists)),
+        "tables": list(_case_tables(verdict, machines, shown, cells, lists, standing)),
         "evidence": lists.html(),
         "sources": _cited_sources(verdict, document),
         "entries": list(dict.fromkeys(str(entry) for part in parts for entry in part["entries"])),
@@ -253,10 +254,12 @@ def _case_tables(
     shown: Collection[str] | None,
     cells: Sequence[Cell],
     lists: EvidenceLists,
+    standing: Cell | None = None,
 ) -> Any:
     """Yield a table for each part of the claim, with at most _MOST_CASES cases from the shown machines.
 
     cells: id and evidence of each case. lists: lists to which evidence is added that a table does not name.
+    standing: the case that stands for the claim, which is always listed.
     """
     parts = verdict["parts"] or []
     cell_of = {id(case): cell for case, cell in zip(verdict["cases"], cells, strict=True)}
@@ -269,6 +272,8 @@ def _case_tables(
         if not cases:
             continue
         listed = sorted(filter_cases(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
+        listed_ids = set(map(id, listed))
+        listed += [case for case in cases if cell_of[id(case)] is standing and id(case) not in listed_ids]
         rows = [
             {
                 "what": formatting.verdict_case_name(case) or "the whole",

@@ -95,6 +95,8 @@ def test_cite_line_names_the_case_that_stands_for_the_claim(site: Path, document
         assert document["study_version"] in cite.get_text() and document["generated_utc"][:10] in cite.get_text()
         if cell:
             standing += 1
+            (name,) = (name for name in text.select(".case-id") if name.get_text() == cell.id)
+            assert text.select_one(f'a[href="#{name.parent["id"]}"]')
             assert cells[cell.id]["estimate"] == verdict["estimate"]
     assert standing > 70
 
@@ -107,6 +109,12 @@ def test_equal_evidence_shares_a_list(document: Any) -> None:
     assert len(links) == 1 and len(cell.evidence) > 100
     html = BeautifulSoup(lists.html(), "html.parser")
     assert len(html.select("ul")) == 1 and len(html.select("li")) == len(cell.evidence)
+
+
+def test_evidence_of_a_ratio_of_figures_is_both(document: Any) -> None:
+    (verdict,) = (verdict for verdict in document["verdicts"] if verdict["id"] == "N14")
+    (cell,) = list_cells(verdict, None)
+    assert {name for _, name in cell.evidence} == {"pytorch.native_cuda_functions", "pytorch.native_cpu_functions"}
 
 
 def test_pages_without_data_have_no_evidence_but_records_and_figures(document: Any) -> None:
