@@ -60,11 +60,15 @@ def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, fl
     return list(rounds.sort("round_no").collect().iter_rows())
 
 
-def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Format a summary row as two lines, each a pair (head, text). They state the point and its measured value."""
+def point_text(row: Mapping[str, Any]) -> str:
+    """Format a summary row's point, without its experiment: 'torch, float32, 2 threads, n=512'."""
     params = ", ".join(f"{name}={value}" for name, value in json.loads(row["params"]).items())
     threads = format_count(row["threads"], "thread") if row["threads"] else ""
-    point = ", ".join(filter(None, (row["backend"], row["dtype"], threads, params)))
+    return ", ".join(filter(None, (row["backend"], row["dtype"], threads, params)))
+
+
+def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Format a summary row as lines, each a pair (head, text). They state the point, its measured value and its id."""
     estimate, low, high = (_none_if_nan(row[name]) for name in ("estimate", "low", "high"))
     work = (("flop", "FLOP"), ("bytes", "B"))
     parts = [
@@ -78,7 +82,11 @@ def row_lines(number: int, row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ),
         *([f"flags: {row['flags']}"] if row["flags"] else []),
     ]
-    return [(f"    row {number:<7}", f"{row['experiment']} on {row['device']}: {point}"), (" " * 15, "; ".join(parts))]
+    return [
+        (f"    row {number:<7}", f"{row['experiment']} on {row['device']}: {point_text(row)}"),
+        (" " * 15, "; ".join(parts)),
+        (" " * 15, row["result_id"]),
+    ]
 
 
 def _none_if_nan(value: float | None) -> float | None:

@@ -49,25 +49,38 @@ def cell_rows(document: Mapping[str, Any], results: Sequence[str]) -> tuple[list
     """Return a row per cell, and a row per piece of evidence. results: the result id of each summary row."""
     cells, evidence = [], []
     for verdict in document["verdicts"]:
-        parts = {part["name"]: part for part in verdict["parts"]}
-        for name, case in zip(_cell_ids(verdict), verdict["cases"], strict=True):
-            part = parts[case["part"]]
-            cells.append(
-                {
-                    **case,
-                    "cell_id": name,
-                    "claim_id": verdict["id"],
-                    "quantity": part["quantity"],
-                    "machines": count_machines(case_nodes(case)),
-                    "label": verdict_case_name(case),
-                    "labels": _encode(case["labels"]),
-                    "unit": dataset_unit(part["unit"], part["quantity"]),
-                    "tier": part["tier"],
-                }
-            )
-            for kind, evidence_id, role in _cell_evidence(case, part, results):
-                evidence.append({"cell_id": name, "kind": kind, "evidence_id": evidence_id, "role": role})
+        for cell, pieces in claim_cells(verdict, results):
+            cells.append(cell)
+            evidence += pieces
     return cells, evidence
+
+
+def claim_cells(verdict: Mapping[str, Any], results: Sequence[str] | None) -> Iterator[tuple[Row, list[Row]]]:
+    """Yield each case of a claim as a row, with a row per piece of its evidence.
+
+    results: the result id of each summary row; None leaves results out.
+    """
+    parts = {part["name"]: part for part in verdict["parts"]}
+    for name, case in zip(_cell_ids(verdict), verdict["cases"], strict=True):
+        part = parts[case["part"]]
+        cell = {
+            **case,
+            "cell_id": name,
+            "claim_id": verdict["id"],
+            "quantity": part["quantity"],
+            "machines": count_machines(case_nodes(case)),
+            "label": verdict_case_name(case),
+            "labels": _encode(case["labels"]),
+            "unit": dataset_unit(part["unit"], part["quantity"]),
+            "tier": part["tier"],
+        }
+        yield (
+            cell,
+            [
+                {"cell_id": name, "kind": kind, "evidence_id": evidence_id, "role": role}
+                for kind, evidence_id, role in _cell_evidence(case, part, results)
+            ],
+        )
 
 
 def _cell_ids(verdict: Mapping[str, Any]) -> Iterator[str]:
@@ -82,15 +95,15 @@ def _cell_ids(verdict: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cell_evidence(
-    case: Mapping[str, Any], part: Mapping[str, Any], results: Sequence[str]
+    case: Mapping[str, Any], part: Mapping[str, Any], results: Sequence[str] | None
 ) -> Iterator[tuple[str, str, str]]:
     """Yield kind, id and role of each piece of evidence, each once."""
-    own = [("result", results[row]) for row in parse_ranges(case.get("behind") or "")]
+    own = [] if results is None else [("result", results[row]) for row in parse_ranges(case.get("behind") or "")]
     own += [("record", key) for key in str(case["labels"].get("records") or "").split()]
     own += [("reference", str(case["labels"]["entry"]))] if case["labels"].get("entry") else []
     shared = [("reference", name) for name in part["entries"] if ("reference", name) not in own]
-    # A documented part compares its entries one by one: each is the evidence of its own cell alone.
-    if part["tier"] == "documented" and own:
+    # A documented part compares its entries one by one, unless it divides them: each is its own cell's evidence alone.
+    if part["tier"] == "documented" and own and part["rule"] != "ratio":
         shared = []
     if not own and not shared:
         own = [("arithmetic", part["quantity"])]

@@ -60,8 +60,11 @@ def _escape_tex(text: str) -> str:
     return re.sub(r"[{}%$#_&\\~^]", lambda sign: _UNSAFE.get(sign[0], "\\" + sign[0]), clean(text))
 
 
-def sources_page(document: Mapping[str, Any]) -> Page:
-    """Build the page that lists published figures and published measurements, each with the claims that use it."""
+def sources_page(document: Mapping[str, Any], listed: bool = False) -> Page:
+    """Build the page that lists published figures and published measurements, each with the claims that use it.
+
+    listed: True if other pages list all evidence by id.
+    """
     documents: dict[str, dict[str, Any]] = {}
     for figure in document["references"]:
         source = figure["source"]
@@ -90,4 +93,4 @@ def sources_page(document: Mapping[str, Any]) -> Page:
     counts = f"{records:,} records from {sources}, each read from the place where it was published."
     # `*` puts every entry into the bibliography, because the tables cite all of them.
     return Page("sources", "sources", "Sources", "Every published figure and every run of others that claims rest on.",
-                {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"]})  # fmt: skip
+                {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"], "listed": listed})  # fmt: skip

@@ -12,15 +12,15 @@ from report.formatting import capitalize, case_machine, case_nodes, format_count
 from report.pages import verdict_words
 from report.pages.arithmetic import derivation_entries, pending_formulas
 from report.pages.bibliography import document_key, published_key
+from report.pages.case_evidence import Cell, EvidenceLists, citation, list_cells, representative_cell
 from report.pages.claim_figure import claim_chart, parts_to_draw, quantity_name
+from report.pages.evidence_ids import EvidenceIds
 from report.pages.machine_selection import filter_cases
 from report.pages.markdown import identifier
 from report.pages.threshold_slider import sliders_json
 
 # Maximum number of cases to list for a part of the claim; the data tables hold all cases.
 _MOST_CASES = 120
-# Maximum number of summary rows to list for a case; a longer list is shortened.
-_MOST_NUMBERS = 12
 _STANDS = {
     "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
     "undecided": "is too close to call",
@@ -32,11 +32,15 @@ def claim_context(
     document: Mapping[str, Any],
     machines: Mapping[str, str],
     shown: Collection[str] | None = None,
+    ids: EvidenceIds | None = None,
 ) -> dict[str, Any]:
     """Build the template context for a claim's page.
 
-    machines: short node names by id. shown: node ids to list cases for; None lists all cases.
+    machines: short node names by id. shown: node ids to list cases for; None lists all cases. ids: ids of the evidence.
     """
+    ids = ids or EvidenceIds()
+    lists, cells = EvidenceLists(ids), list_cells(verdict, ids.results)
+    standing = representative_cell(verdict, cells)
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
     order = list(verdicts)
     place = order.index(str(verdict["id"]))
@@ -53,6 +57,8 @@ def claim_context(
         "basis": verdict_words.basis_phrase(verdict),
         "tier": verdict_words.tier(str(verdict["evidence_tier"])),
         "finding": str(verdict["finding"]),
+        "cite": citation(document, *([standing.id] if standing else []), f"claim {verdict['id']}"),
+        "standing": standing.anchor if standing else "",
         "figure": claim_chart(verdict, machines),
         "sure": list(_confidence_sentences(verdict, machines)),
         "turns": list(_turning_sentences(verdict)),
@@ -68,7 +74,8 @@ def claim_context(
         "others": [row for part in parts for row in _published_rows(part)],
         "arithmetic": derivation_entries(parts, machines, shown),
         "formulas": pending_formulas(parts),
-        "tables": list(_case_tables(verdict, machines, shown)),
+        "tables": list(_case_tables(verdict, machines, shown, cells, lists, standing)),
+        "evidence": lists.html(),
         "sources": _cited_sources(verdict, document),
         "entries": list(dict.fromkeys(str(entry) for part in parts for entry in part["entries"])),
         "version": int(verdict["version"]),
@@ -241,9 +248,21 @@ def _published_rows(part: Mapping[str, Any]) -> Any:
         }
 
 
-def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown: Collection[str] | None) -> Any:
-    """Yield a table for each part of the claim, with at most _MOST_CASES cases from the shown machines."""
+def _case_tables(
+    verdict: Mapping[str, Any],
+    machines: Mapping[str, str],
+    shown: Collection[str] | None,
+    cells: Sequence[Cell],
+    lists: EvidenceLists,
+    standing: Cell | None = None,
+) -> Any:
+    """Yield a table for each part of the claim, with at most _MOST_CASES cases from the shown machines.
+
+    cells: id and evidence of each case. lists: lists to which evidence is added that a table does not name.
+    standing: the case that stands for the claim, which is always listed.
+    """
     parts = verdict["parts"] or []
+    cell_of = {id(case): cell for case, cell in zip(verdict["cases"], cells, strict=True)}
     nodes = {case.get("node") for case in verdict["cases"] if case.get("node")}
     several_nodes = len(nodes) > 1 or any(case.get("instances") for case in verdict["cases"])
     for part in parts:
@@ -253,9 +272,13 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
         if not cases:
             continue
         listed = sorted(filter_cases(cases, shown), key=lambda case: -float(case["estimate"]))[:_MOST_CASES]
+        listed_ids = set(map(id, listed))
+        listed += [case for case in cases if cell_of[id(case)] is standing and id(case) not in listed_ids]
         rows = [
             {
                 "what": formatting.verdict_case_name(case) or "the whole",
+                "id": cell_of[id(case)].id,
+                "anchor": cell_of[id(case)].anchor,
                 "where": _machine_text(case, machines, unit) if several_nodes else "",
                 "number": formatting.with_unit(case["estimate"], unit)
                 + verdict_words.disturbed_suffix(case.get("disturbed")),
@@ -264,7 +287,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
                 "rounds": f"{case['n_rounds']:,} ({case['n_samples']:,})"
                 if case.get("n_rounds")
                 else verdict_words.NOTHING,
-                "behind": _format_source_rows(str(case.get("behind") or verdict_words.NOTHING)),
+                "evidence": lists.link(cell_of[id(case)]),
                 "side": {"supports": "for", "challenges": "against"}.get(str(case.get("outcome")), "cannot tell"),
             }
             for case in listed
@@ -274,7 +297,7 @@ def _case_tables(verdict: Mapping[str, Any], machines: Mapping[str, str], shown:
             "rows": rows,
             "more": len(cases) - len(listed),
             "where": several_nodes,
-            "behind": any(row["behind"] != verdict_words.NOTHING for row in rows),
+            "evidence": any(row["evidence"] != verdict_words.NOTHING for row in rows),
             "disturbed": any(case.get("disturbed") for case in listed),
             "rounds": any(row["rounds"] != verdict_words.NOTHING for row in rows),
         }
@@ -285,12 +308,6 @@ def _machine_text(case: Mapping[str, Any], machines: Mapping[str, str], unit: st
     spread = verdict_words.format_interval(case.get("instance_low"), case.get("instance_high"), unit)
     unit_name = "machine" if count_machines(case_nodes(case)) > 1 else "run"
     return case_machine(case, machines) + (f" ({spread} from {unit_name} to {unit_name})" if spread else "")
-
-
-def _format_source_rows(rows: str) -> str:
-    """Shorten the list of summary rows behind a case if it is long."""
-    numbers = rows.split()
-    return rows if len(numbers) <= _MOST_NUMBERS else f"{' '.join(numbers[: _MOST_NUMBERS // 2])} and others"
 
 
 def _cited_sources(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> list[dict[str, Any]]:

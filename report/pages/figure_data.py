@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from report.data.dataset import Dataset
+from report.data.dataset import Dataset, DataUse
 from report.data.gathered_files import read_dataset, read_summary
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
@@ -138,6 +139,15 @@ class Evidence:
             )
             for node in order
         ]
+
+    @contextmanager
+    def track_use(self) -> Iterator[DataUse]:
+        """Record the data that is read within the block; yield this record."""
+        if self.data is None:
+            yield DataUse()
+            return
+        with self.data.track_use() as used:
+            yield used
 
     def quantity(self, name: str, **wanted: Any) -> Estimates:
         """Return estimates for a quantity on all shown nodes, filtered by label."""

@@ -6,7 +6,9 @@ Templates use Jinja2 with delimiters that Quarto does not use. Everything that a
 
 from __future__ import annotations
 
+import html
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -63,14 +65,17 @@ def identifier(text: str) -> Markdown:
 
 def link(text: str, address: str) -> Markdown:
     """Return a link for an http(s) address, else only the text."""
+    place = web_address(address)
+    return Markdown(f"[{escape(text)}](<{place}>)") if place else escape(text)
+
+
+def web_address(address: str) -> str:
+    """Return an http(s) address with all other signs quoted; '' for any other text."""
     try:
         is_web = urlsplit(address).scheme in ("http", "https")
     except ValueError:
         is_web = False
-    if not is_web:
-        return escape(text)
-    place = quote(remove_invisible(" ".join(address.split())), safe=_SAFE)
-    return Markdown(f"[{escape(text)}](<{place}>)")
+    return quote(remove_invisible(" ".join(address.split())), safe=_SAFE) if is_web else ""
 
 
 _SAFE = ":/?#@!&()+,;=%-._"
@@ -95,8 +100,21 @@ def finalize(value: Any) -> str:
     raise TypeError(f"a template prints {value!r}: format it as text first")
 
 
-def environment(folder: Path) -> jinja2.Environment:
-    """Create the template environment: `<< value >>`, `<% statement %>`, `<# comment #>`."""
+def escape_html(text: str) -> str:
+    """Escape text for HTML inside a block of raw HTML, which a line of backticks would end."""
+    return html.escape(clean(text)).replace("`", "&#96;")
+
+
+def raw_html(text: str) -> Markdown:
+    """Enclose HTML in a block that both renderers pass through. No line of the HTML may begin with a backtick."""
+    return Markdown(f"```{{=html}}\n{text.strip()}\n```\n")
+
+
+def environment(folder: Path, finalize: Callable[[Any], str] = finalize) -> jinja2.Environment:
+    """Create a template environment: `<< value >>`, `<% statement %>`, `<# comment #>`.
+
+    finalize: function that turns a printed value into escaped text.
+    """
     templates = jinja2.Environment(
         loader=jinja2.FileSystemLoader(folder),
         variable_start_string="<<",

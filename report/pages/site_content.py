@@ -13,6 +13,7 @@ from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from contract.provenance import short_commit
 from report import formatting
+from report.data.dataset import DataUse
 from report.formatting import capitalize, machine_names
 from report.outcomes import DECIDED
 from report.pages import front_page as front_page
@@ -22,6 +23,8 @@ from report.pages.benchmarking_rules import RULES
 from report.pages.bibliography import sources_page
 from report.pages.charts import Chart
 from report.pages.claim_page import claim_context
+from report.pages.evidence_ids import INDEX, MOST_RESULTS, REFERENCE_PAGE, EvidenceIds, experiment_page
+from report.pages.evidence_pages import NO_EVIDENCE, EvidenceTables, evidence_pages, read_evidence
 from report.pages.exhibit_types import Exhibit, Family, explain_hollow_marks
 from report.pages.failures import Failures
 from report.pages.families import FAMILIES
@@ -31,7 +34,7 @@ from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.glossary import glossary_page, read_glossary, term_anchors
 from report.pages.limitations import study_limits
 from report.pages.machine_selection import filter_cases
-from report.pages.markdown import identifier
+from report.pages.markdown import Markdown, identifier
 from report.pages.missing_points import left_out_points
 from report.pages.sections import exhibits_of
 from report.pages.site_sources import Page, shorten_description
@@ -110,7 +113,7 @@ def family_charts(evidence: Evidence, key: str, failures: Failures) -> list[Char
         every = ", ".join(("claims", "front", "measurements", *known))
         raise StudyError(f"figures: unknown family {key!r}. Families: {every}")
     shown = [known[key]] if key in known else known.values()
-    return [exhibit.chart for family in shown for exhibit in _family_exhibits(family, evidence, failures)]
+    return [exhibit.chart for family in shown for exhibit in _family_exhibits(family, evidence, failures)[0]]
 
 
 def build_content(
@@ -130,12 +133,16 @@ def build_content(
     document = evidence.document
     _ = evidence.views
     content = Content(terms=term_anchors(read_glossary()), failures=failures or Failures())
-    claims = _claim_contexts(evidence, content.failures)
-    exhibits = (
+    tables = NO_EVIDENCE
+    with content.failures.catch("page", INDEX):
+        tables = read_evidence(evidence)
+    claims = _claim_contexts(evidence, content.failures, tables.ids)
+    measured = (
         {family.key: _family_exhibits(family, evidence, content.failures) for family in families()}
         if evidence.data
         else {}
     )
+    exhibits = {key: shown for key, (shown, _) in measured.items()}
     fronts = _front_charts(evidence, content.failures)
     content.charts += [page["figure"] for page in claims.values() if page["figure"]]
     content.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
@@ -161,15 +168,20 @@ def build_content(
     content.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs_page(document, says, declared, fronts))
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
-        path, shown = _family_path(family), exhibits.get(family.key, [])
+        path = _family_path(family)
+        shown, used = measured.get(family.key, ([], DataUse()))
         if shown or content.failures.find("page", path):
-            content.add(path, family.title, partial(_family_page, family, shown, evidence))
+            links = _evidence_links(used, tables)
+            content.add(path, family.title, partial(_family_page, family, shown, evidence, links))
     content.add("machines", "Machines", lambda: _machines_page(evidence))
     content.add("method", "Method", lambda: _method_page(evidence))
-    content.add("sources", "Sources", lambda: sources_page(document))
+    content.add("sources", "Sources", lambda: sources_page(document, bool(tables.ids.pages)))
     content.add("objections", "Objections and limits", lambda: _objections_page(evidence))
     content.add("glossary", "Glossary", glossary_page)
     content.add("editions", "Editions", lambda: editions_page(document, changes))
+    choice = evidence.choice if len(tables.ids.results or ()) > MOST_RESULTS else ""
+    for path, title, make in evidence_pages(tables, document, choice):
+        content.add(path, title, make)
     content.charts += fronts
     return content
 
@@ -226,12 +238,14 @@ def _claim_path(verdict: Mapping[str, Any]) -> str:
     return f"claims/{identifier(str(verdict['id']))}"
 
 
-def _claim_contexts(evidence: Evidence, failures: Failures) -> dict[str, dict[str, Any]]:
+def _claim_contexts(
+    evidence: Evidence, failures: Failures, ids: EvidenceIds | None = None
+) -> dict[str, dict[str, Any]]:
     """Return the template contexts of claim pages by path; failed claims are recorded and left out."""
     shown, contexts = evidence.shown_nodes if evidence.choice else None, {}
     for verdict in evidence.document["verdicts"]:
         with failures.catch("page", _claim_path(verdict)):
-            contexts[_claim_path(verdict)] = claim_context(verdict, evidence.document, evidence.names, shown)
+            contexts[_claim_path(verdict)] = claim_context(verdict, evidence.document, evidence.names, shown, ids)
     return contexts
 
 
@@ -303,11 +317,22 @@ def _family_path(family: Family) -> str:
     return f"measurements/{identifier(family.key)}"
 
 
-def _family_exhibits(family: Family, evidence: Evidence, failures: Failures) -> list[Exhibit]:
-    """Return a family's exhibits; empty if it fails."""
-    with failures.catch("page", _family_path(family)):
-        return exhibits_of(family, evidence)
-    return []
+def _family_exhibits(family: Family, evidence: Evidence, failures: Failures) -> tuple[list[Exhibit], DataUse]:
+    """Return a family's exhibits, and the data that they were made from; both are empty if it fails."""
+    with failures.catch("page", _family_path(family)), evidence.track_use() as used:
+        return exhibits_of(family, evidence), used
+    return [], DataUse()
+
+
+def _evidence_links(used: DataUse, tables: EvidenceTables) -> list[dict[str, Any]]:
+    """Return name and path of each page that lists the data by id; the index of all if their use was not recorded."""
+    experiments = sorted({experiment for experiment, _ in used.rows} & tables.results.keys())
+    links = [{"name": name, "path": Markdown(experiment_page(name))} for name in experiments]
+    if used.entries and tables.reference:
+        links.append({"name": "reference figures", "path": Markdown(REFERENCE_PAGE)})
+    if not links and tables.ids.pages:
+        links.append({"name": "all evidence", "path": Markdown(INDEX)})
+    return links
 
 
 def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
@@ -317,7 +342,9 @@ def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
     return []
 
 
-def _family_page(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence) -> Page:
+def _family_page(
+    family: Family, exhibits: Sequence[Exhibit], evidence: Evidence, links: Sequence[Mapping[str, Any]]
+) -> Page:
     known = {str(verdict["id"]): verdict for verdict in evidence.document["verdicts"]}
     shown = [
         {
@@ -331,8 +358,8 @@ def _family_page(family: Family, exhibits: Sequence[Exhibit], evidence: Evidence
         for exhibit in exhibits
     ]
     return Page(_family_path(family), "family", family.title, family.asks,
-                {"family": family, "exhibits": shown, "choice": evidence.choice, "failed": ()}, key="measurements",
-                toc=len(shown) > 2)  # fmt: skip
+                {"family": family, "exhibits": shown, "choice": evidence.choice, "failed": (), "links": links},
+                key="measurements", toc=len(shown) > 2)  # fmt: skip
 
 
 def _machines_page(evidence: Evidence) -> Page:

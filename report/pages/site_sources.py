@@ -35,6 +35,8 @@ FOOTER = (
     ("glossary", "Glossary"),
     ("editions", "Editions"),
 )
+# Templates for pages of raw tables, which need neither search nor links to the glossary.
+_EVIDENCE = ("evidence", "evidence-index")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,10 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
         front["image"] = page.image
     if page.toc:
         front["toc"] = True
-    if page.path != "glossary":
+    if page.template in _EVIDENCE:
+        # Quarto's search would otherwise load every id with each page.
+        front["search"] = False
+    elif page.path != "glossary":
         front["glossary-terms"] = dict(terms)
     cited = page.context.get("cited") or []
     if cited:

@@ -180,3 +180,19 @@ def small_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         judge(read_dataset(folder / "data", read_reference(REFERENCE)), folder / "verdicts.json", allow_synthetic=True)
 
     return build_once(tmp_path_factory, "small", make)
+
+
+@pytest.fixture(scope="session")
+def dataset(published_study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with the dataset of the published nodes. Tests share the folder, so they must not write to it."""
+    from report.data.published_records import PUBLISHED, read_published
+    from report.data.reference_figures import REFERENCE, read_reference
+    from report.dataset.package import write_dataset
+
+    from .built_once import build_once
+
+    def make(folder: Path) -> None:
+        data, verdicts = published_study / "data", published_study / "verdicts.json"
+        write_dataset(data, verdicts, folder / "dataset", read_reference(REFERENCE), read_published(PUBLISHED))
+
+    return build_once(tmp_path_factory, "dataset", make) / "dataset"
