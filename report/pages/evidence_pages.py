@@ -96,7 +96,13 @@ def _results(folder: Path, nodes: Any) -> dict[str, list[Row]]:
     results: dict[str, list[Row]] = {}
     for row in row_dicts(rows):
         results.setdefault(row["experiment"], []).append(row)
-    return {name: sorted(own, key=lambda row: row["result_id"].split("/")[1]) for name, own in sorted(results.items())}
+    return {name: sorted(own, key=_point_order) for name, own in sorted(results.items())}
+
+
+def _point_order(row: Row) -> tuple[Any, ...]:
+    """Return a sort key that keeps a point's results together, and puts similar points side by side."""
+    point = [row[name] for name in ("device", "backend", "dtype", "threads", "params")]
+    return (*point, row["result_id"].split("/")[1])
 
 
 def _records(published: Published) -> dict[str, list[Row]]:
