@@ -19,7 +19,7 @@ from pyarrow import ipc
 from contract import child_processes
 from contract.files import write_json
 from report.data.node_folders import Folder, find_nodes
-from report.data.node_reader import Node, Nodes, print_warnings, read_folders
+from report.data.node_reader import Node, Nodes, empty_samples, print_warnings, read_folders
 from report.data.summary import summarise
 from report.dataset import measured
 from report.dataset.declaration import Column, parameter_columns, tables
@@ -137,39 +137,37 @@ def _gather_batches(folders: Sequence[Folder], scratch: Path) -> Iterator[_Batch
 
 def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
     results = read_folders(folders)
-    nodes = [node for node, _ in results if node]
-    samples = Nodes(nodes, []).samples()
+    samples = Nodes([node for node, _ in results if node], []).samples()
+    # Tables are dropped as soon as they are converted, because each takes a good part of the memory.
+    nodes = [replace(node, samples=empty_samples()) for node, _ in results if node]
+    refused = [fault for _, faults in results for fault in faults]
+    del results
     summary = summarise(samples)
     order = {node.id: at for at, node in enumerate(nodes)}
     summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable")
-    files = {name: place.with_suffix(f".{name}.arrow") for name in ("samples", "summary")}
     table = measured.plain_samples(samples)
+    del samples
     points = measured.list_points(table)
+    runs = list(table.select("node", "experiment", "device", "round", "run").unique(maintain_order=True).iter_rows())
     rows = measured.sample_rows(table, points)
+    del table
+    files = {name: place.with_suffix(f".{name}.arrow") for name in ("samples", "summary")}
     # Write one row group per experiment, to let readers of one experiment skip the other row groups.
-    pieces = [part.to_arrow() for part in rows.partition_by("experiment", maintain_order=True)]
-    _write_tables(
-        files["samples"],
-        [piece.cast(tables()["samples"].schema()) for piece in pieces] or [measured.to_table("samples", [])],
-    )
-    _write_tables(files["summary"], [arrow.Table.from_pandas(summary, preserve_index=False)])
-    return _Batch(
-        [replace(node, samples=samples.iloc[:0]) for node in nodes],
-        files["samples"],
-        [files["summary"]],
-        [points],
-        list(table.select("node", "experiment", "device", "round", "run").unique(maintain_order=True).iter_rows()),
-        measured.drift_by_run(rows),
-        int((summary["status"] == "ok").sum()),
-        [fault for _, faults in results for fault in faults],
-    )
+    experiments = rows["experiment"].unique(maintain_order=True)
+    pieces = (rows.filter(pl.col("experiment") == name).to_arrow() for name in experiments)
+    _write_tables(files["samples"], tables()["samples"].schema(), pieces)
+    ok = int((summary["status"] == "ok").sum())
+    summary_table = arrow.Table.from_pandas(summary, preserve_index=False)
+    _write_tables(files["summary"], summary_table.schema, [summary_table])
+    drifts = measured.drift_by_run(rows)
+    return _Batch(nodes, files["samples"], [files["summary"]], [points], runs, drifts, ok, refused)
 
 
-def _write_tables(path: Path, pieces: Sequence[arrow.Table]) -> None:
-    """Write tables with one schema into an Arrow file, which `_read_tables` reads."""
-    with ipc.new_file(path, pieces[0].schema, options=ipc.IpcWriteOptions(compression="lz4")) as file:
+def _write_tables(path: Path, schema: arrow.Schema, pieces: Iterable[arrow.Table]) -> None:
+    """Write tables into an Arrow file, which `_read_tables` reads."""
+    with ipc.new_file(path, schema, options=ipc.IpcWriteOptions(compression="lz4")) as file:
         for piece in pieces:
-            file.write_table(piece.combine_chunks())
+            file.write_table(piece.cast(schema).combine_chunks())
 
 
 def _read_tables(path: Path) -> Iterator[arrow.Table]:
