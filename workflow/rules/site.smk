@@ -9,9 +9,7 @@ rule site:
         html=f"{RESULTS}/report/index.html",
         pdf=f"{RESULTS}/report/report.pdf",
         previous=config["previous"] or [],
-        code=code_files(
-            "pages/downloads.py", "pages/editions/*.py"
-        ),
+        code=code_files("pages/downloads.py", "pages/editions/*.py"),
     output:
         verdicts=f"{RESULTS}/report/verdicts.json",
         table=f"{RESULTS}/report/verdicts.csv",
