@@ -53,11 +53,13 @@ def read_rows(path: Path) -> Rows:
 
 @cache
 def read_names(kind: str, folder: Path = NAMES) -> Names:
-    """Read the things of a kind in KINDS and their spellings.
+    """Read the things of a kind in KINDS and their spellings; none if the folder is missing.
 
     Raises StudyError if an id or a spelling occurs twice, or if a spelling has an id that is not declared.
     """
     column, things_path, names_path = KINDS[kind], folder / f"{kind}s.csv", folder / f"{kind}_names.csv"
+    if not folder.is_dir():
+        return Names((), (), {})
     things, spellings = read_rows(things_path), read_rows(names_path)
     known: set[str] = set()
     for line, row in enumerate(things, 2):
@@ -80,4 +82,4 @@ def read_names(kind: str, folder: Path = NAMES) -> Names:
 @cache
 def read_subjects(folder: Path = NAMES) -> Mapping[str, Mapping[str, str]]:
     """Return the kind, id and count of each subject in data/reference, by subject."""
-    return {row["subject"]: row for row in read_rows(folder / SUBJECTS)}
+    return {row["subject"]: row for row in read_rows(folder / SUBJECTS)} if folder.is_dir() else {}

@@ -25,6 +25,9 @@ COUNTED = {
     *(f"{names}kernels_{key}" for names in ("", "public_") for key in ("cpu", "cuda", "mps", "xpu")),
 }  # fmt: skip
 
+# Metrics that time a whole call, with all its operations and bytes. Other times are of parts of it.
+WHOLE_CALLS = ("time", "graph_time")
+
 COLUMNS = {
     "metric": "What was measured",
     "unit": "Unit of estimate, low and high",
@@ -45,8 +48,8 @@ COLUMNS = {
     "prior_variance": "Variance of that prior",
     "flop": "Floating-point operations of one call",
     "bytes": "Least memory traffic of one call",
-    "flop_per_s": "flop / estimate, for times",
-    "bytes_per_s": "bytes / estimate, for times",
+    "flop_per_s": "flop / estimate, for times of whole calls",
+    "bytes_per_s": "bytes / estimate, for times of whole calls",
     "error": "Largest relative error of the result against float64",
     "tolerance": "Largest error that counts as right",
     "flags": "What may have spoilt samples, in how many of them and the worst of it; unstable: rounds differ by more "
@@ -100,7 +103,8 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         round_flags.setdefault(at, []).append(flag)
     sample_flags, disturbed = disturbances.flags_by_series(used), disturbances.disturbed_rounds(rows.filter(ok))
     flags = [[*sample_flags.get(at, []), *round_flags.get(at, [])] for at in range(len(series))]
-    seconds = np.where(series["unit"] == "s", estimates["estimate"], np.nan)
+    whole_calls = series["metric"].is_in(WHOLE_CALLS) & (series["unit"] == "s")
+    seconds = np.where(whole_calls, estimates["estimate"], np.nan)
     befell = pl.format("{} of {} rounds {}: {}", "n_failed", "n_every", "status", "reason")
     some_ok = pl.col("n_rounds") > 0
     table = series.with_columns(

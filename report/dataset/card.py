@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from contract.files import write_json, write_text
 from contract.provenance import short_commit
+from report.data.disturbances import MEANING
 from report.dataset import package
 from report.dataset.declaration import Column, tables
 from report.dataset.digests import digest
@@ -20,7 +21,7 @@ LICENCE, LICENCE_TITLE = "CC-BY-4.0", "Creative Commons Attribution 4.0 Internat
 LICENCE_URL = "https://creativecommons.org/licenses/by/4.0/"
 _TEMPLATES = Path(__file__).with_name("templates")
 _CROISSANT_TYPES = {
-    "text": "sc:Text", "datetime": "sc:Text", "integer": "sc:Integer", "number": "sc:Float", "boolean": "sc:Boolean",
+    "text": "sc:Text", "integer": "sc:Integer", "number": "sc:Float", "boolean": "sc:Boolean",
 }  # fmt: skip
 # The context of Croissant 1.0: https://docs.mlcommons.org/croissant/docs/croissant-spec.html, appendix on JSON-LD.
 _CONTEXT = {
@@ -80,6 +81,7 @@ def write_card(folder: Path, document: Mapping[str, Any], study: Study, counts: 
         "licence": LICENCE_TITLE,
         "licence_url": LICENCE_URL,
         "counts": counts,
+        "flags": {**MEANING, "throttled": f"{MEANING['throttled']}; in samples with the reason, as in throttled-power"},
         "tables": [
             {
                 "name": table.name,

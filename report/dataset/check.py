@@ -52,7 +52,7 @@ def _table_faults(folder: Path, table: Table) -> Iterator[str]:
             yield f"{path.name}: column {column.name!r} is missing"
             return
         kind = type_name(schema.field(column.name).type)
-        if kind != ("text" if column.type == "datetime" else column.type):
+        if kind != column.type:
             yield f"{path.name}: column {column.name!r} holds {kind}, not {column.type}"
     if not table.parameters and (more := set(schema.names) - set(table.names)):
         yield f"{path.name}: column {min(more)!r} is not declared"

@@ -17,7 +17,6 @@ _ARROW = {
     "integer": arrow.int64(),
     "number": arrow.float64(),
     "boolean": arrow.bool_(),
-    "datetime": arrow.string(),
 }
 # Units of the study for values without a dimension, which are told apart in the dataset: a file with the text 1 in all
 # rows is read as numbers by many programs.

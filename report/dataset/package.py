@@ -27,7 +27,7 @@ MEASURED = (
 )  # fmt: skip
 RECORDS = "nodes.json"
 _PROFILE = "https://datapackage.org/profiles/2.0"
-_FRICTIONLESS = {"text": "string", "datetime": "string"}
+_FRICTIONLESS = {"text": "string"}
 
 
 def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.Entries, records: Published) -> list[str]:

@@ -90,7 +90,9 @@ def _ratings(reference: Entries) -> dict[str, Row]:
     for name, entry in reference.items():
         subject, _, attribute = name.rpartition(".")
         about = read_subjects().get(subject, {})
-        if about.get("kind") == "accelerator" and attribute in _RATINGS and entry["status"] == "verified":
+        # A subject with a dot names who measured it, such as mamf.h100-sxm: no rating.
+        rated = about.get("kind") == "accelerator" and "." not in subject and attribute in _RATINGS
+        if rated and entry["status"] == "verified":
             ratings.setdefault(about["id"], {})[_RATINGS[attribute]] = entry.get("value")
     return ratings
 
@@ -113,9 +115,7 @@ def reference_rows(reference: Entries) -> list[Row]:
                 "value": number,
                 "low": _float(entry.get("low")),
                 "high": _float(entry.get("high")),
-                "unit": "yes or no"
-                if isinstance(value, bool)
-                else dataset_unit(str(entry.get("unit") or ""), attribute),
+                "unit": _reference_unit(entry, attribute),
                 "date": entry["date"],
                 "status": entry["status"],
                 **{key: source.get(key, "") for key in ("title", "publisher", "url")},
@@ -124,6 +124,16 @@ def reference_rows(reference: Entries) -> list[Row]:
             }
         )
     return rows
+
+
+def _reference_unit(entry: Mapping[str, Any], attribute: str) -> str:
+    """Return a figure's unit; without a dimension, what it is: yes or no, a year, a count, a share or a ratio."""
+    value, unit = entry.get("value"), str(entry.get("unit") or "")
+    if isinstance(value, bool):
+        return "yes or no"
+    if unit == "1" and str(entry["what"]).startswith("Year "):
+        return "year"
+    return "count" if unit == "1" and isinstance(value, int) else dataset_unit(unit, attribute)
 
 
 def _float(value: Any) -> float | None:
@@ -138,6 +148,10 @@ def _subject_ids(subject: str) -> Row:
         kind = "accelerator" if name in {row["accelerator_id"] for row in read_names("accelerator").things} else "cpu"
     devices = int(about["count"]) if about.get("count") else None
     return {**({KINDS[kind]: name} if kind in KINDS and name else {}), "devices": devices}
+
+
+def _is_card(subject: str) -> bool:
+    return read_subjects().get(subject, {}).get("kind") == "accelerator"
 
 
 def _date_ends(text: str) -> Row:
@@ -158,7 +172,7 @@ def price_rows(published: Published, reference: Entries) -> list[Row]:
                     "accelerator_id": record["accelerator_id"],
                     "cpu_id": "" if record["accelerator_id"] else record["cpu_id"],
                     "devices": record["gpus"] if record["accelerator_id"] else record["cpus"],
-                    "provider": record["measured_by"],
+                    "publisher": record["measured_by"],
                     "offer": record["setting"] or record["model_as_printed"],
                     "usd": record["value"],
                     "per": _PRICES[record["unit"]],
@@ -169,12 +183,15 @@ def price_rows(published: Published, reference: Entries) -> list[Row]:
         if entry["unit"] in _PRICES and entry["value"] is not None:
             rows.append(
                 {
-                    **{name: entry.get(name) for name in ("accelerator_id", "cpu_id", "devices")},
+                    **{name: entry.get(name) for name in ("accelerator_id", "cpu_id")},
                     **_date_ends(entry["date"]),
                     "price_id": entry["reference_id"],
                     "kind": "reference",
-                    "provider": entry["publisher"],
+                    "publisher": entry["publisher"],
                     "offer": entry["subject_name"],
+                    "status": entry["status"],
+                    # A price of a card, not of a system, is of one.
+                    "devices": entry.get("devices") or (1 if _is_card(entry["subject"]) else None),
                     "usd": entry["value"],
                     "per": _PRICES[entry["unit"]],
                 }

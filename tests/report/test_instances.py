@@ -22,7 +22,9 @@ from report.judging.judge import judge
 from report.judging.part_evaluation import PartResult
 from report.judging.robustness import part_robustness, part_slider
 from report.judging.rules import clopper_pearson
+from report.pages.case_evidence import EvidenceLists, list_cells
 from report.pages.claim_page import _case_tables, _confidence_sentences
+from report.pages.evidence_ids import EvidenceIds
 
 from .conftest import Factory
 from .made_estimates import NO_DATA, cases, log_cases, part
@@ -239,7 +241,7 @@ def test_verdict_gives_machine_count_and_range_per_case(synthetic: Factory, cour
     assert not single.keys() & {"instances", "machines", "instance_low", "instance_high"}
 
     names = {node["id"]: node["label"] for node in document["nodes"]}
-    (table,) = _case_tables(verdict, names, None)
+    (table,) = _case_tables(verdict, names, None, list_cells(verdict, None), EvidenceLists(EvidenceIds()))
     places = [row["where"] for row in table["rows"]]
     assert places[0].startswith(twins["machines"]) and places[0].endswith("MAC/cycle from machine to machine)")
     assert places[1] == names["other"]
@@ -254,7 +256,7 @@ def test_case_with_several_runs_of_one_machine_is_labelled(synthetic: Factory, c
     (case,) = verdict["cases"]
     assert "2 runs of one machine" in case["machines"]
     names = {node["id"]: node["label"] for node in document["nodes"]}
-    (table,) = _case_tables(verdict, names, None)
+    (table,) = _case_tables(verdict, names, None, list_cells(verdict, None), EvidenceLists(EvidenceIds()))
     assert table["rows"][0]["where"].endswith("MAC/cycle from run to run)")
     assert any("counts once" in text for text in _confidence_sentences(verdict, names))
 

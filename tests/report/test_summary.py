@@ -217,7 +217,8 @@ def summarise_directly(samples: pd.DataFrame) -> pd.DataFrame:
             for name, number in result.items():
                 rows.loc[place, name] = number
     for name in ("flop", "bytes"):
-        rows[f"{name}_per_s"] = (rows[name] / rows["estimate"]).where(rows["unit"] == "s")
+        whole_calls = (rows["unit"] == "s") & rows["metric"].isin(("time", "graph_time"))
+        rows[f"{name}_per_s"] = (rows[name] / rows["estimate"]).where(whole_calls)
     return rows[[*POINT, *COLUMNS]]
 
 

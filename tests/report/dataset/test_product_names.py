@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -80,6 +81,19 @@ def test_one_card_joins_records_ratings_prices_and_measurements() -> None:
     assert h100["gpu"].nunique() > 10 and {"price", "flops", "time"} <= set(h100["measure"])
     assert "h100-sxm" in {row["id"] for row in read_subjects().values() if row["kind"] == "accelerator"}
     assert {read_names("accelerator").find(name) for name in node_names("accelerator")} == {"h100-sxm"}
+
+
+def test_rating_is_the_makers_and_no_measured_maximum(dataset: Path) -> None:
+    cards = {row["accelerator_id"]: row for row in pl.read_parquet(dataset / "accelerators.parquet").to_dicts()}
+    entry = read_reference(REFERENCE)["h100-sxm.bf16_flops"]
+    assert entry["status"] == "verified" and cards["h100-sxm"]["rated_bf16_flops"] == entry["value"]
+    records = pl.read_parquet(dataset / "records.parquet").filter(
+        pl.col("task") == "product", pl.col("dtype") == "bfloat16"
+    )
+    assert len(records)
+    for record in records.to_dicts():
+        rating = cards.get(record["accelerator_id"], {}).get("rated_bf16_flops")
+        assert rating is None or (record["value_per_device"] or 0) <= rating, record["record_id"]
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
