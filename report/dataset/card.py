@@ -12,9 +12,9 @@ from pyarrow import parquet
 from contract.files import write_json, write_text
 from contract.provenance import short_commit
 from report.data.disturbances import MEANING
-from report.dataset import package
 from report.dataset.declaration import Column, tables
 from report.dataset.digests import digest
+from report.dataset.files import columns_of
 from report.publish.study_metadata import NAME, Study
 
 LICENCE, LICENCE_TITLE = "CC-BY-4.0", "Creative Commons Attribution 4.0 International"
@@ -88,7 +88,7 @@ def write_card(folder: Path, document: Mapping[str, Any], study: Study, counts: 
                 "title": table.title,
                 "key": ", ".join(f"`{name}`" for name in table.key),
                 "rows": f"{counts[table.name]:,}",
-                "columns": package.columns_of(folder, table),
+                "columns": columns_of(folder, table),
             }
             for table in tables().values()
         ],
@@ -158,7 +158,7 @@ def croissant(folder: Path, document: Mapping[str, Any], study: Study) -> dict[s
                 "name": name,
                 "description": table.title,
                 "key": [{"@id": f"{name}/{column}"} for column in table.key],
-                "field": [_croissant_field(name, column) for column in package.columns_of(folder, table)],
+                "field": [_croissant_field(name, column) for column in columns_of(folder, table)],
             }
             for name, table in tables().items()
         ],

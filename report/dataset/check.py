@@ -10,7 +10,8 @@ from pyarrow import ArrowException, parquet
 
 from report.dataset.declaration import Table, tables
 from report.dataset.digests import digest_faults
-from report.dataset.package import dataset_files, type_name
+from report.dataset.files import type_name
+from report.dataset.package import dataset_files
 
 # Tables of each kind of evidence, with the column of ids.
 _EVIDENCE = {

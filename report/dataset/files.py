@@ -1,4 +1,4 @@
-"""Write the dataset's tables as Parquet and CSV."""
+"""Write the dataset's tables as Parquet and CSV, and read their columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as arrow
 from pyarrow import compute, csv, parquet
 
 from contract.files import atomic_path
-from report.dataset.declaration import Column, tables
+from report.dataset.declaration import Column, Table, tables
 
 # Beginnings of a text that a spreadsheet takes for a formula.
 _FORMULA = r"^[=+@\t\r-]"
@@ -63,3 +63,23 @@ def escape_formulas(table: arrow.Table) -> arrow.Table:
             texts = compute.if_else(risky, compute.binary_join_element_wise("'", texts, ""), texts)
         table = table.set_column(at, field, texts)
     return table
+
+
+def columns_of(folder: Path, table: Table) -> list[Column]:
+    """Return a table's columns as its file has them: the declared ones, then parameters."""
+    declared = {column.name: column for column in table.columns}
+    columns = []
+    for field in parquet.read_schema(folder / f"{table.name}.parquet"):
+        about = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+        own = Column(field.name, about.get("description", ""), type_name(field.type), about.get("unit", ""))
+        columns.append(declared.get(field.name, own))
+    return columns
+
+
+def type_name(kind: arrow.DataType) -> str:
+    """Return the declared name of an Arrow type."""
+    if arrow.types.is_boolean(kind):
+        return "boolean"
+    if arrow.types.is_integer(kind):
+        return "integer"
+    return "number" if arrow.types.is_floating(kind) else "text"

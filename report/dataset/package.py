@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as arrow
 from pyarrow import parquet
 
 from contract.errors import StudyError
@@ -16,7 +15,7 @@ from report.data.published_records import Published
 from report.dataset import card, judged, published
 from report.dataset.declaration import Column, Table, tables
 from report.dataset.digests import SUMS, digest, format_digests
-from report.dataset.files import table_writer
+from report.dataset.files import columns_of, table_writer
 from report.dataset.measured import to_table
 from report.publish.study_metadata import NAME, Study, read_study
 from report.verdicts import read_verdicts
@@ -34,10 +33,11 @@ def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.En
     """Write the dataset into the folder `out`, which it replaces; return the names of its files.
 
     data: folder written by `gather`. verdicts: `verdicts.json` for these data. reference, records: published figures
-    and measurements. Raises StudyError if a table is missing or the verdicts are of other data, and OSError if a file
-    cannot be written. If it fails, `out` stays as it was.
+    and measurements. Raises StudyError if a table is missing, the verdicts are of other data, or `out` is another folder
+    that is not empty, and OSError if a file cannot be written. If it fails, `out` stays as it was.
     """
     document = read_verdicts(verdicts)
+    _refuse_other_folder(out)
     out.parent.mkdir(parents=True, exist_ok=True)
     # The name is fixed, so that the next run removes what a killed run left.
     folder = out.with_name(f".{out.name}.new")
@@ -57,6 +57,12 @@ def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.En
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return sorted(path.name for path in out.iterdir())
+
+
+def _refuse_other_folder(out: Path) -> None:
+    """Raise StudyError if `out` exists and is neither an empty folder nor a dataset: it would be deleted."""
+    if out.exists() and not (out / SUMS).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise StudyError(f"{out}: exists and is no dataset: name a new folder, which this command may replace")
 
 
 def _copy_measured(data: Path, folder: Path) -> None:
@@ -163,26 +169,6 @@ def _resources(folder: Path, table: Table) -> Iterable[dict[str, Any]]:
             "hash": f"sha256:{digest(path)}",
             "schema": _schema(folder, table, "" if suffix == "parquet" else "-csv"),
         }
-
-
-def columns_of(folder: Path, table: Table) -> list[Column]:
-    """Return a table's columns as its file has them: the declared ones, then parameters."""
-    declared = {column.name: column for column in table.columns}
-    columns = []
-    for field in parquet.read_schema(folder / f"{table.name}.parquet"):
-        about = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
-        own = Column(field.name, about.get("description", ""), type_name(field.type), about.get("unit", ""))
-        columns.append(declared.get(field.name, own))
-    return columns
-
-
-def type_name(kind: arrow.DataType) -> str:
-    """Return the declared name of an Arrow type."""
-    if arrow.types.is_boolean(kind):
-        return "boolean"
-    if arrow.types.is_integer(kind):
-        return "integer"
-    return "number" if arrow.types.is_floating(kind) else "text"
 
 
 def _schema(folder: Path, table: Table, suffix: str) -> dict[str, Any]:

@@ -159,6 +159,18 @@ def test_croissant_has_no_issues_and_yields_records(dataset: Path, monkeypatch: 
     assert names == rows["accelerator_id"].to_list()
 
 
+def test_folder_that_is_no_dataset_is_never_replaced(published_study: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.txt").write_text("my only copy")
+    (tmp_path / "file").write_text("a file")
+    for name in ("mine", "file"):
+        options = ["--data", str(published_study / "data"), "--verdicts", str(published_study / "verdicts.json")]
+        with pytest.raises(StudyError, match=f"{name}: exists and is no dataset"):
+            main(["dataset", *options, "--out", str(tmp_path / name)])
+    assert (tmp_path / "mine" / "thesis.txt").read_text() == "my only copy"
+    assert (tmp_path / "file").read_text() == "a file"
+
+
 def test_verdicts_of_other_data_are_refused(published_study: Path, dataset: Path, tmp_path: Path) -> None:
     document = read_json(published_study / "verdicts.json")
     document["nodes"] = document["nodes"][:1]
