@@ -25,6 +25,8 @@ MEASURED = (
     "machines", "runs", "software", "points", "samples", "results", "result_flags", "metrics", "parameters",
 )  # fmt: skip
 RECORDS = "nodes.json"
+# Files beside the tables, their digests and the records.
+_BESIDE = ("README.md", "LICENSE", "CITATION.cff", ".zenodo.json", "datapackage.json", "croissant.json")
 _PROFILE = "https://datapackage.org/profiles/2.0"
 _FRICTIONLESS = {"text": "string"}
 
@@ -33,8 +35,8 @@ def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.En
     """Write the dataset into the folder `out`, which it replaces; return the names of its files.
 
     data: folder written by `gather`. verdicts: `verdicts.json` for these data. reference, records: published figures
-    and measurements. Raises StudyError if a table is missing, the verdicts are of other data, or `out` is another folder
-    that is not empty, and OSError if a file cannot be written. If it fails, `out` stays as it was.
+    and measurements. Raises StudyError if a table is missing, the verdicts are of other data, or `out` holds other
+    files, and OSError if a file cannot be written. If it fails, `out` stays as it was.
     """
     document = read_verdicts(verdicts)
     _refuse_other_folder(out)
@@ -60,9 +62,13 @@ def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.En
 
 
 def _refuse_other_folder(out: Path) -> None:
-    """Raise StudyError if `out` exists and is neither an empty folder nor a dataset: it would be deleted."""
-    if out.exists() and not (out / SUMS).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise StudyError(f"{out}: exists and is no dataset: name a new folder, which this command may replace")
+    """Raise StudyError if `out` is a file, or a folder with files that no dataset has: it would be deleted."""
+    own = {f"{name}{suffix}" for name in tables() for suffix in (".parquet", ".csv")} | {*_BESIDE, RECORDS, SUMS}
+    others = (
+        [out] if out.is_file() else [path for path in (out.iterdir() if out.exists() else ()) if path.name not in own]
+    )
+    if others:
+        raise StudyError(f"{others[0]}: is in no dataset: name a new folder, because this command replaces {out}")
 
 
 def _copy_measured(data: Path, folder: Path) -> None:

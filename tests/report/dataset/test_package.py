@@ -163,9 +163,9 @@ def test_folder_that_is_no_dataset_is_never_replaced(published_study: Path, tmp_
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("my only copy")
     (tmp_path / "file").write_text("a file")
-    for name in ("mine", "file"):
+    for name, other in (("mine", "mine/thesis.txt"), ("file", "file")):
         options = ["--data", str(published_study / "data"), "--verdicts", str(published_study / "verdicts.json")]
-        with pytest.raises(StudyError, match=f"{name}: exists and is no dataset"):
+        with pytest.raises(StudyError, match=f"{other}: is in no dataset: name a new folder"):
             main(["dataset", *options, "--out", str(tmp_path / name)])
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "my only copy"
     assert (tmp_path / "file").read_text() == "a file"
