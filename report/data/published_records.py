@@ -29,7 +29,7 @@ from report.data.names import KINDS, read_names
 
 PUBLISHED = ROOT / "data" / "published"
 SCHEMA = json.loads((PACKAGE / "schemas" / "published.schema.json").read_text(encoding="utf-8"))
-# What a figure is of, what its spread is and what its date means: the values of the columns DEFAULTED.
+# Allowed values of the columns DEFAULTED, each with its meaning.
 PER = {
     "device": "one GPU or processor, or the total divided by their number",
     "node": "one machine with all its GPUs or processors",
@@ -167,7 +167,7 @@ COPIES = ("", "included", "pinned")
 SCENARIOS = ("", "training", "offline", "server", "single stream")
 BACK_ENDS = ("", "vulkan", "opencl", "cuda", "cudnn", "plain kernels")
 DTYPES = ("", "float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8", "int4", "mixed")
-# What sources.yaml says under `licence` if the source states none.
+# Value of `licence` in sources.yaml if the source states none.
 NO_LICENCE = "none stated"
 _ID = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 _URL = re.compile(r"https://[a-z0-9.-]+/[^\s<>\"]*")

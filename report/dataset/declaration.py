@@ -18,8 +18,7 @@ _ARROW = {
     "number": arrow.float64(),
     "boolean": arrow.bool_(),
 }
-# Units of the study for values without a dimension, which are told apart in the dataset: a file with the text 1 in all
-# rows is read as numbers by many programs.
+# Units in the dataset in place of the study's unit 1. Many programs read a column that holds 1 in all rows as numbers.
 _RATIO, _SHARE, _COUNT = PLAIN_UNITS = ("ratio", "share", "count")
 
 

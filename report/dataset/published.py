@@ -30,12 +30,14 @@ def record_rows(published: Published) -> list[Row]:
     whole = {column.name for column in tables()["records"].columns if column.type == "integer"}
     rows = []
     for record in with_derived(published.records).to_dict("records"):
-        row = {name: _plain(record[_RENAMED.get(name, name)], name in whole) for name in tables()["records"].names}
+        row = {
+            name: _to_plain_value(record[_RENAMED.get(name, name)], name in whole) for name in tables()["records"].names
+        }
         rows.append(row)
     return rows
 
 
-def _plain(value: Any, whole: bool) -> Any:
+def _to_plain_value(value: Any, whole: bool) -> Any:
     """Return None for a missing number, an int for a whole number that is stored as float, and a date as text."""
     if isinstance(value, float):
         return None if math.isnan(value) else int(value) if whole else value
