@@ -22,8 +22,8 @@ from report.data.node_folders import Folder, find_nodes
 from report.data.node_reader import Node, Nodes, empty_samples, print_warnings, read_folders
 from report.data.summary import summarise
 from report.dataset import measured
-from report.dataset.declaration import Column, parameter_columns, tables
-from report.dataset.files import table_writer
+from report.dataset.declaration import parameter_columns, tables
+from report.dataset.files import table_writer, write_table
 
 # Fewest nodes for which worker processes save time, because each process takes a second or two to start.
 FEWEST_FOR_PROCESSES = 16
@@ -115,7 +115,7 @@ def _write_results(whole: _Batch, out: Path) -> int:
                 flags.write(flag_rows)
                 pairs.update(summary.select("experiment", "metric", "unit").unique().iter_rows())
     wide = points.join(parameters, on="point_id", how="left", maintain_order="left")
-    _write_table(out, "points", measured.to_table("points", wide.to_dicts(), columns.values()), columns.values())
+    write_table(out, "points", measured.to_table("points", wide.to_dicts(), columns.values()), columns.values())
     for name, table_rows in (
         ("machines", measured.machine_rows(whole.nodes)),
         ("runs", run_rows),
@@ -123,7 +123,7 @@ def _write_results(whole: _Batch, out: Path) -> int:
         ("metrics", measured.metric_rows(pairs)),
         ("parameters", measured.parameter_rows(points, columns)),
     ):
-        _write_table(out, name, measured.to_table(name, table_rows))
+        write_table(out, name, measured.to_table(name, table_rows))
     return results.rows
 
 
@@ -175,8 +175,3 @@ def _read_tables(path: Path) -> Iterator[arrow.Table]:
     with ipc.open_file(path) as file:
         for at in range(file.num_record_batches):
             yield arrow.Table.from_batches([file.get_batch(at)])
-
-
-def _write_table(out: Path, name: str, rows: arrow.Table, parameters: Iterable[Column] = ()) -> None:
-    with table_writer(out, name, parameters) as writer:
-        writer.write(rows)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 import polars as pl
+from pyarrow import ArrowException, parquet
 
 from contract.errors import StudyError
 from contract.files import read_json
@@ -90,6 +91,15 @@ def read_summary(
         table.select(list(dict.fromkeys(["row", *wanted]))).with_columns(_STUDY_UNITS), folder / "results.parquet"
     )
     return frame.set_index(frame["row"].rename(None))[wanted]
+
+
+def read_result_ids(folder: Path) -> list[str]:
+    """Return the result id of each summary row. Raises StudyError if the results cannot be read."""
+    try:
+        ids: list[str] = parquet.read_table(folder / "results.parquet", columns=["result_id"])["result_id"].to_pylist()
+    except (OSError, ArrowException) as broken:
+        raise StudyError(f"{folder / 'results.parquet'}: cannot be read ({broken}): gather again") from None
+    return ids
 
 
 def _read_samples(

@@ -52,6 +52,12 @@ def table_writer(folder: Path, name: str, parameters: Iterable[Column] = ()) -> 
             yield Writer(file, lines)
 
 
+def write_table(folder: Path, name: str, rows: arrow.Table, parameters: Iterable[Column] = ()) -> None:
+    """Write a whole table, with `table_writer`."""
+    with table_writer(folder, name, parameters) as writer:
+        writer.write(rows)
+
+
 def escape_formulas(table: arrow.Table) -> arrow.Table:
     """Put an apostrophe before texts that a spreadsheet would run as a formula; replace carriage returns by spaces."""
     for at, field in enumerate(table.schema):

@@ -11,12 +11,14 @@ from pyarrow import parquet
 
 from contract.errors import StudyError
 from contract.files import write_json, write_text
+from report.data.gathered_files import read_result_ids
 from report.data.published_records import Published
 from report.dataset import card, judged, published
 from report.dataset.declaration import Column, Table, tables
 from report.dataset.digests import SUMS, digest, format_digests
-from report.dataset.files import columns_of, table_writer
+from report.dataset.files import columns_of, write_table
 from report.dataset.measured import to_table
+from report.publish.field_descriptor import PROFILE, field_descriptor
 from report.publish.study_metadata import NAME, Study, read_study
 from report.verdicts import read_verdicts
 
@@ -27,8 +29,6 @@ MEASURED = (
 RECORDS = "nodes.json"
 # Files beside the tables, their digests and the records.
 _BESIDE = ("README.md", "LICENSE", "CITATION.cff", ".zenodo.json", "datapackage.json", "croissant.json")
-_PROFILE = "https://datapackage.org/profiles/2.0"
-_FRICTIONLESS = {"text": "string"}
 
 
 def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.Entries, records: Published) -> list[str]:
@@ -48,10 +48,10 @@ def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.En
     try:
         _copy_measured(data, folder)
         for name, rows in _published_tables(reference, records):
-            _write_rows(folder, name, rows)
+            write_table(folder, name, to_table(name, rows))
         cells, evidence = judged.cell_rows(document, _result_ids(folder, document))
         for name, rows in (("claims", judged.claim_rows(document)), ("cells", cells), ("cell_evidence", evidence)):
-            _write_rows(folder, name, rows)
+            write_table(folder, name, to_table(name, rows))
         _describe(folder, document, read_study())
         if out.exists():
             shutil.rmtree(out)
@@ -94,21 +94,12 @@ def _published_tables(
     yield "prices", published.price_rows(records, reference)
 
 
-def _write_rows(folder: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    with table_writer(folder, name) as writer:
-        writer.write(to_table(name, rows))
-
-
 def _result_ids(folder: Path, document: Mapping[str, Any]) -> list[str]:
     """Return the result ids in order of the summary's rows. Raises StudyError unless the verdicts are of these data."""
-    table = parquet.read_table(folder / "results.parquet", columns=["result_id", "node"])
-    nodes = set(table["node"].to_pylist())
-    judged_nodes = {node["id"] for node in document["nodes"]}
-    if nodes - judged_nodes:
-        raise StudyError(
-            f"the verdicts are not of these data: they lack {', '.join(sorted(nodes - judged_nodes))}: judge again"
-        )
-    ids: list[str] = table["result_id"].to_pylist()
+    ids = read_result_ids(folder)
+    lacking = {name.partition("/")[0] for name in ids} - {node["id"] for node in document["nodes"]}
+    if lacking:
+        raise StudyError(f"the verdicts are not of these data: they lack {', '.join(sorted(lacking))}: judge again")
     return ids
 
 
@@ -147,7 +138,7 @@ def data_package(folder: Path, document: Mapping[str, Any], study: Study) -> dic
         }
     )
     return {
-        "$schema": f"{_PROFILE}/datapackage.json",
+        "$schema": f"{PROFILE}/datapackage.json",
         "name": f"{NAME}-dataset",
         "title": f"{study.title}: dataset",
         "version": study.version,
@@ -173,25 +164,25 @@ def _resources(folder: Path, table: Table) -> Iterable[dict[str, Any]]:
             "mediatype": media,
             **({"encoding": "utf-8", "bytes": path.stat().st_size} if suffix == "csv" else {}),
             "hash": f"sha256:{digest(path)}",
-            "schema": _schema(folder, table, "" if suffix == "parquet" else "-csv"),
+            "schema": _schema(folder, table, references=suffix == "parquet"),
         }
 
 
-def _schema(folder: Path, table: Table, suffix: str) -> dict[str, Any]:
-    references = [
+def _schema(folder: Path, table: Table, references: bool) -> dict[str, Any]:
+    foreign_keys = [
         {
             "fields": [column.name],
             "reference": {"resource": column.refers.partition(".")[0], "fields": [column.refers.partition(".")[2]]},
         }
         for column in table.columns
-        if column.refers and not suffix and column.name in table.key
+        if column.refers and references and column.name in table.key
     ]
     nulls = columns_with_nulls(folder / f"{table.name}.parquet")
     return {
-        "$schema": f"{_PROFILE}/tableschema.json",
+        "$schema": f"{PROFILE}/tableschema.json",
         "fields": [_field(column, column.name in table.key, nulls) for column in columns_of(folder, table)],
         "primaryKey": list(table.key),
-        **({"foreignKeys": references} if references else {}),
+        **({"foreignKeys": foreign_keys} if foreign_keys else {}),
     }
 
 
@@ -206,15 +197,4 @@ def columns_with_nulls(path: Path) -> set[str]:
 def _field(column: Column, required: bool, nulls: set[str]) -> dict[str, Any]:
     # pandas, by which Frictionless reads Parquet, turns whole numbers into floats beside missing values.
     kind = "number" if column.type == "integer" and column.name in nulls else column.type
-    field: dict[str, Any] = {
-        "name": column.name,
-        "type": _FRICTIONLESS.get(kind, kind),
-        "description": column.means,
-        **({"unit": column.unit} if column.unit else {}),
-    }
-    if column.type in _FRICTIONLESS:
-        # An empty text means "not applicable", so readers must not take it for a missing value.
-        field["missingValues"] = []
-    elif required:
-        field["constraints"] = {"required": True}
-    return field
+    return field_descriptor(column.name, "string" if kind == "text" else kind, column.means, column.unit, required)

@@ -6,12 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import quote
 
-from pyarrow import ArrowException, parquet
-
-from contract.errors import StudyError
 from report.formatting import format_count, join_words
 
 # Evidence as kind (result, record or reference) and id.
@@ -48,15 +44,6 @@ def experiment_page(experiment: str) -> str:
 def source_page(source: str) -> str:
     """Return the path of the page with a source's records."""
     return f"{FOLDER}/records-{source.replace('.', '-')}"
-
-
-def read_result_ids(folder: Path) -> list[str]:
-    """Return the result id of each summary row. Raises StudyError if the results cannot be read."""
-    try:
-        ids: list[str] = parquet.read_table(folder / "results.parquet", columns=["result_id"])["result_id"].to_pylist()
-    except (OSError, ArrowException) as broken:
-        raise StudyError(f"{folder / 'results.parquet'}: cannot be read ({broken}): gather again") from None
-    return ids
 
 
 def listed_nodes(results: Sequence[str], shown: Collection[str]) -> Collection[str]:

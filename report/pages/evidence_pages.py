@@ -17,7 +17,7 @@ import jinja2
 import pandas as pd
 
 from report import formatting
-from report.data.gathered_files import read_summary
+from report.data.gathered_files import read_result_ids, read_summary
 from report.data.published_records import Published
 from report.data.summary_rows import point_text
 from report.dataset.declaration import PLAIN_UNITS
@@ -31,7 +31,6 @@ from report.pages.evidence_ids import (
     Piece,
     experiment_page,
     listed_nodes,
-    read_result_ids,
     result_pages,
     source_page,
 )

@@ -16,9 +16,9 @@ from contract.node import read_node, record_path
 from contract.sample_table import SAMPLES, sample_dictionary
 from report.data.published_records import COUNTS, MEANING, NUMBERS, REQUIRED, UNITS, read_published
 from report.dataset.digests import SUMS, digest, digest_faults, format_digests
+from report.publish.field_descriptor import PROFILE, field_descriptor
 from report.publish.study_metadata import NAME, read_study
 
-PROFILE = "https://datapackage.org/profiles/2.0"
 # Folders of data/ whose files have a digest. An edition has its own.
 FOLDERS = ("nodes", "published", "reference", "names")
 _MEDIA = {
@@ -114,7 +114,7 @@ def _table_properties(place: Path, sources: Mapping[str, Mapping[str, Any]]) -> 
 def _sample_schema() -> dict[str, Any]:
     columns = sample_dictionary().to_dict("records")
     fields = [
-        _field_descriptor(
+        field_descriptor(
             str(row["column"]), _TYPES[str(row["type"])], str(row["meaning"]), str(row["unit"]), not row["may_be_empty"]
         )
         for row in columns
@@ -125,7 +125,7 @@ def _sample_schema() -> dict[str, Any]:
 def _record_schema() -> dict[str, Any]:
     units = ", ".join(f"{measure} in {unit}" for measure, unit in UNITS.items())
     fields = [
-        _field_descriptor(
+        field_descriptor(
             name,
             "integer" if name in COUNTS else "number" if name in NUMBERS else "string",
             f"{meaning} ({units})" if name == "unit" else meaning,
@@ -136,13 +136,3 @@ def _record_schema() -> dict[str, Any]:
     # With "superset", a source's table may lack some schema fields.
     match = {"fieldsMatch": "superset", "primaryKey": ["id"]}
     return {"$schema": f"{PROFILE}/tableschema.json", "fields": fields, **match}
-
-
-def _field_descriptor(name: str, kind: str, meaning: str, unit: str = "", required: bool = False) -> dict[str, Any]:
-    field: dict[str, Any] = {"name": name, "type": kind, "description": meaning, **({"unit": unit} if unit else {})}
-    if kind == "string":
-        # An empty text means "not applicable", so readers must not take it for a missing value.
-        field["missingValues"] = []
-    elif required:
-        field["constraints"] = {"required": True}
-    return field

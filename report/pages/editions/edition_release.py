@@ -7,7 +7,6 @@ matches an archived report.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
 import tempfile
@@ -22,6 +21,7 @@ from contract.provenance import run_git, short_commit
 from contract.schema import check_document
 from report.commands.lint import Study, find_faults
 from report.data.reference_figures import REFERENCE
+from report.dataset.digests import digest
 from report.formatting import capitalize
 from report.pages import site_paths
 from report.pages.downloads import RECORD as SITE
@@ -73,7 +73,7 @@ def release_edition(verdicts: Path, data: Path, report: Path, number: int | None
     try:
         shutil.copytree(report, scratch, ignore=_ignore_unarchived(report), dirs_exist_ok=True)
         digests = {
-            str(path.relative_to(scratch)): file_digest(path) for path in sorted(scratch.rglob("*")) if path.is_file()
+            str(path.relative_to(scratch)): digest(path) for path in sorted(scratch.rglob("*")) if path.is_file()
         }
         write_json(scratch / RECORD, _edition_record(number, document, digests))
         scratch.chmod(0o755)
@@ -122,11 +122,6 @@ def _check_commit(commit: str, verdicts: Path) -> None:
         )
 
 
-def file_digest(path: Path) -> str:
-    """Return a file's SHA-256 as hex."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _edition_record(number: int, document: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
     shows = summarize_verdicts(document)
     return {
@@ -154,7 +149,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     record = read_json(path)
     check_document(record, read_json(SCHEMA), path)
     for name, expected in record["sha256"].items():
-        if not (folder / name).is_file() or file_digest(folder / name) != expected:
+        if not (folder / name).is_file() or digest(folder / name) != expected:
             raise StudyError(f"{folder / name}: was changed after the release: restore it, editions are not edited")
     return dict(record)
 

@@ -20,6 +20,7 @@ from contract.files import read_json, write_json
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
 from report.dataset.check import dataset_faults
+from report.dataset.digests import digest
 from report.dataset.package import write_dataset
 from report.pages import site_paths
 from report.pages.downloads import write_downloads
@@ -30,7 +31,6 @@ from report.pages.editions.edition_release import (
     END,
     README,
     ROOT,
-    file_digest,
     newest_edition,
     read_record,
     readme_section,
@@ -74,7 +74,7 @@ def test_release_records_files_machines_and_commit(
     assert (folder.name, record["number"]) == ("1", 1)
     for name in (site_paths.PDF, site_paths.VERDICTS, site_paths.VERDICTS_TABLE, "data/samples.parquet"):
         assert (folder / name).read_bytes() == (report / name).read_bytes()
-        assert record["sha256"][name] == file_digest(report / name)
+        assert record["sha256"][name] == digest(report / name)
     assert [node["id"] for node in record["nodes"]] == ["node-a", "node-b"]
     assert f"{record['commit']}+".startswith(str(edition_2.document["commit"]))
     assert record["tally"] == {name: n for name, n in edition_2.document["tally"].items() if n}
