@@ -5,7 +5,9 @@ within each machine, before machines are pooled. The median's interval uses orde
 Order Statistics, section 7.1): the number of machines below the true median is binomial with probability 1/2, so the
 k-th smallest and the k-th largest value enclose the median, whatever distribution the machines have. The pooled low is
 the machines' k-th smallest low, and the pooled high is their k-th largest high. With fewer than eight machines, no k
-reaches 99%. The interval then spans all machines' intervals, and so leaves the case undecided if machines disagree. A
+reaches 99%. Then low and high span all machines' intervals, and so leave the case undecided if machines disagree. They
+are a range of the machines measured, which covers the kind's median less often: in 50% of cases with two machines, 75%
+with three, 94% with five. A
 machine without an interval may lie on either side, so its low ranks first and its high ranks last.
 
 A machine with several runs counts once in the median, with its runs' smallest low and largest high. In this module, an
@@ -117,7 +119,9 @@ def slopes(cases: Estimates, options: Mapping[str, Any]) -> ComparedEstimates:
     rows = []
     for labels, part in _series_along(cases, along):
         estimate = part["estimate"].to_numpy(float)
-        se = part["se"].to_numpy(float) / (1.0 if cases.log else estimate)
+        # Standard errors of logarithms. On the logit scale, the factor is d log s / d logit s = 1 - s.
+        per_log = np.where(part["logit"], 1 - estimate, 1 / estimate)
+        se = part["se"].to_numpy(float) * (1.0 if cases.log else per_log)
         usable = (estimate > 0) & np.isfinite(se) & (se > 0) & (part[along].to_numpy(float) > 0)
         x, y, w = np.log(part[along].to_numpy(float)[usable]), np.log(estimate[usable]), se[usable] ** -2.0
         if len(np.unique(x)) < 2:
@@ -391,6 +395,7 @@ def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
         "high": high[several],
         "se": np.nan,
         "df": np.inf,
+        "logit": False,
         "n_rounds": grouped["n_rounds"].min().to_numpy(),
         "n_samples": grouped["n_samples"].sum().to_numpy(),
         **{name: each[name].to_numpy(object)[at[several]] for name in ("detail", *RUNTIMES) if name in each},

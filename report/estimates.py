@@ -12,14 +12,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import special
 
 from report import statistics
 from report.formatting import label_value
 
 # Columns that are values, not labels.
 # detail: a text that describes an aggregate, such as "torch, 2048x2048x2048". source_rows: the numbers of the summary
-# rows behind the estimate; empty if they were not tracked.
-VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "source_rows"]
+# rows behind the estimate; empty if they were not tracked. logit: True if `se` is the standard error of the estimate's
+# log odds, from which low and high follow.
+VALUES = ["estimate", "low", "high", "se", "df", "n_rounds", "n_samples", "detail", "source_rows", "logit"]
 # Labels that name the library which gave the best estimate. Machines of one kind, and the points in a series, may have
 # different best libraries, so these labels do not distinguish cases.
 RUNTIMES = ("runtime", "cpu_runtime")
@@ -35,7 +37,8 @@ class Estimates:
     """Table with one row per estimate: label columns, and the columns VALUES. Unknown values are nan.
 
     log: True for the log scale, on which `se` is the standard error of the estimate's logarithm, and low and high
-    follow from `se` and `df`. On the linear scale (such as shares and published figures), low and high are given.
+    follow from `se` and `df`. Otherwise (such as shares and published figures), low and high are given, and rows with
+    `logit` have the logit scale.
     """
 
     frame: pd.DataFrame
@@ -46,6 +49,8 @@ class Estimates:
             none: list[tuple[int, ...]] = [()] * len(self.frame)
             frame = self.frame.assign(source_rows=pd.Series(none, self.frame.index, dtype=object))
             object.__setattr__(self, "frame", frame)
+        if "logit" not in self.frame:
+            object.__setattr__(self, "frame", self.frame.assign(logit=False))
 
     @classmethod
     def from_estimates(cls, frame: pd.DataFrame) -> Estimates:
@@ -79,7 +84,7 @@ class Estimates:
         """Build estimates from rows with labels, counts, detail and source rows, and a point estimate for each row."""
         if not len(rows):
             return cls.empty()
-        values = {name: getattr(points, name) for name in ("estimate", "low", "high", "se", "df")}
+        values = {name: getattr(points, name) for name in ("estimate", "low", "high", "se", "df", "logit")}
         return cls(pd.DataFrame(rows).assign(**values), log)
 
     @classmethod
@@ -146,7 +151,8 @@ class Estimates:
         """Return the intervals' low and high ends at another level than LEVEL, each with shape (rows,).
 
         Intervals with infinite df and no standard error do not change; published figures and crossings have such
-        intervals. On the linear scale, ends at 0 or 1 do not change either, because shares are clipped there.
+        intervals. On the linear scale, ends at 0 or 1 do not change either, because shares are clipped there. On the
+        logit scale, the distances from the estimate's log odds are widened.
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening_factor(df, level))
@@ -158,7 +164,26 @@ class Estimates:
                 return np.where(same, low, wide[0]), np.where(same, high, wide[1])
             wide = estimate - grown * (estimate - low), estimate + grown * (high - estimate)
         stays = [same | np.isin(end, (0.0, 1.0)) for end in (low, high)]
-        return np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
+        ends = np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
+        on_logit = self.on_logit_scale & ~same
+        for end, given in zip(ends, (low, high), strict=True):
+            odds, odds_end = special.logit(estimate[on_logit]), special.logit(given[on_logit])
+            end[on_logit] = special.expit(odds + grown[on_logit] * (odds_end - odds))
+        return ends
+
+    @property
+    def on_logit_scale(self) -> NDArray[np.bool_]:
+        """Mask for the estimates on the logit scale, shape (rows,)."""
+        return self.frame["logit"].to_numpy(bool)
+
+    def distances(self, value: float) -> statistics.Floats:
+        """Return the distances from `value` to the estimates on the scale of `se`, shape (rows,); nan without one."""
+        estimate = self.frame["estimate"].to_numpy(float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if self.log:
+                return np.log(estimate / value) if value > 0 else np.full(len(self), np.nan)
+            odds = special.logit(estimate) - special.logit(np.float64(value))
+        return np.where(self.on_logit_scale, odds, estimate - value)
 
     def filter(self, **wanted: Any) -> Estimates:
         """Keep the rows whose labels have these values; a list allows any of its values.
@@ -250,9 +275,13 @@ class Estimates:
         return Estimates.from_estimates(self.frame.assign(estimate=1 / self.frame["estimate"])) if len(self) else self
 
     def __mul__(self, factor: float) -> Estimates:
+        if factor == 1:
+            return Estimates(self.frame, self.log)
         scaled = {name: self.frame[name] * factor for name in ("estimate", "low", "high")}
         if not self.log:
-            scaled["se"] = self.frame["se"] * factor
+            # A multiple of a share has no log odds: its standard error is unknown, and its interval stays as it is.
+            scaled["se"] = (self.frame["se"] * factor).mask(self.on_logit_scale)
+            scaled["logit"] = False
         return Estimates(self.frame.assign(**scaled), self.log)
 
     def __truediv__(self, other: Estimates | float) -> Estimates:
@@ -281,7 +310,7 @@ class Estimates:
         if self.log and other.log:
             return Estimates.from_estimates(pairs[columns])
         ends = {"low": pairs["low"] / pairs["high_below"], "high": pairs["high"] / pairs["low_below"]}
-        return Estimates(pairs.assign(**ends, se=np.nan)[columns], log=False)
+        return Estimates(pairs.assign(**ends, se=np.nan, logit=False)[columns], log=False)
 
     def ratio(self, label: str, above: Any, below: Any) -> Estimates:
         """Divide rows with the label value `above` by rows with the label value `below`, and drop the label.

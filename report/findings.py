@@ -13,7 +13,7 @@ Additions to these placeholders:
 Other placeholders:
 - `{count}`: the number of cases.
 - `{count supports}`, `{count challenges}`, `{count undecided}`: the number of cases with this outcome.
-- `{share}`: the share of units that reaches the threshold.
+- `{share}`: the share of units that reaches the threshold; for a chosen list the count, as in "9 to 10.5 of the 13".
 - `{share low}`, `{share high}`: the ends of this share's interval.
 - `{units}`: the number of units in this share.
 - `{threshold}`: the declared threshold.
@@ -46,6 +46,7 @@ from typing import Any
 from report import formatting
 from report.outcomes import OPINION, OTHERS, Threshold, Verdict
 from report.quantities import quantities
+from report.verdict_sentences import list_count
 
 NUMBER = ("estimate", "low", "high")
 SIDES, ENDS = ("supports", "challenges"), ("least", "most")
@@ -158,9 +159,7 @@ def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, 
         share = (share_part or {}).get("share")
         if not share:
             return None
-        return (
-            str(share["units"]) if share_match["units"] else _share_text(float(share[share_match["end"] or "estimate"]))
-        )
+        return str(share["units"]) if share_match["units"] else _share_text(share, share_match["end"])
     if limit := _THRESHOLD.fullmatch(text):
         part = find_part(verdict, limit["part"]) if limit["part"] else next(iter(verdict["parts"]), None)
         ends = Threshold.from_json(part["threshold"]).ends if part else []
@@ -241,8 +240,14 @@ def same_cases(case: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[Mapp
     return matching if case.get("node") else [case]
 
 
-def _share_text(share: float) -> str:
-    """Format a share: '84%', 'all', 'none'; other values close to 0 or 1 become 1% or 99%."""
+def _share_text(record: Mapping[str, Any], end: str | None) -> str:
+    """Format a share, or with `end` an end of its interval: '84%', 'all', 'none'.
+
+    Other values close to 0 or 1 become 1% or 99%. For a chosen list, format the count: '9 to 10.5 of the 13'.
+    """
+    if record.get("listed") and end is None:
+        return list_count(record)
+    share = float(record[end or "estimate"])
     if not _ALMOST < share < 1 - _ALMOST:
         return "all" if share > 0.5 else "none"
     return f"{min(max(100 * share, 1), 99):.0f}%"

@@ -64,6 +64,13 @@ HERE, OTHERS = "here", "others"
 ROBUST, SENSITIVE, LISTED, UNTRIED = "robust", "sensitive", "on a chosen list", "not varied"
 
 
+# If fewer further units than this fraction of a chosen list would turn its outcome, it is sensitive to the list.
+SENSITIVE_FRACTION = 0.25
+
+# Fewest machines whose lowest and highest result enclose the median of their kind at 99%: 2 * 0.5**8 is below 1%.
+FEWEST_MACHINES = 8
+
+
 class Side(StrEnum):
     """Side on which one estimate lies relative to the threshold."""
 

@@ -10,6 +10,11 @@ Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 
 **A ratio** is estimated by the difference between two log estimates.
 
+**A share of time** is estimated by its log odds, moderated like the logarithm of a time. In a share a / (a + b), a and
+b vary on the log scale, and so do its odds a / b. (The variance of the share itself vanishes at 0 and 1, so shares
+could not moderate each other.) With 3 rounds at 99%, the intervals are half as wide as by Student's t on the shares,
+and cover the truth as often (`studies/calibration`).
+
 This module departs from limma and Welch in three ways. Simulation showed the first two to be necessary (40 points or
 fewer, 3 to 8 rounds, 2% spread between rounds and 1% within, variances equal or spread over a factor 25, round effects
 normal or Student t with 4 df; nominal 95%):
@@ -18,9 +23,11 @@ normal or Student t with 4 df; nominal 95%):
   *fixed* variances. A moderated variance instead describes a point drawn from a distribution of variances. The
   difference then follows Behrens and Fisher's distribution, whose tails are no lighter than either estimate's. With
   Welch's df, intervals for ratios covered the truth in 91-95% of the simulations. With df = sum(v) / sum(v / df), where
-  v is an estimate's squared standard error, they covered it in 94-96%. This formula matches Behrens and Fisher's
-  quantiles to 1%, and gives the df of one estimate if the other is exact. Ratios of two points without others to
-  moderate them are covered conservatively: 97-99% with 3 rounds, 96-97% with 8.
+  v is an estimate's squared standard error, they covered it in 94-96%. This formula gives the df of one estimate if the
+  other is exact. For two estimates with equal errors it matches Behrens and Fisher's quantiles at 95% to 2% from 3 df
+  on (at 2 df it is 7% too narrow). At 99% its intervals are 4-6% too wide, at 99.9% 10-13%. Welch's intervals would be
+  13-34% too narrow at 99% with 3 to 6 df. Ratios of two points without others to moderate them are covered
+  conservatively: 97-99% with 3 rounds, 96-97% with 8.
 - limma takes the fitted prior as known. With 40 points that is harmless. With 2 to 10 points, variances that agree by
   chance are taken to agree in truth (coverage down to 91%). Here the prior's df are lowered to allow for the fitting
   error: 1/d0' = 1/d0 + 2/(sum of the other points' df). Times are then covered in 93.5-96%, but ratios in up to 98% in
@@ -39,8 +46,8 @@ so P points whose rounds correlate by r count as P / (1 + (P - 1) r^2) points.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -204,10 +211,11 @@ def combine(se_a: ArrayLike, df_a: ArrayLike, se_b: ArrayLike, df_b: ArrayLike) 
 class PointEstimates:
     """Estimates and intervals (at LEVEL) in the quantity's unit, one entry per point; nan if unknown.
 
-    se: standard error of the estimate, or of its logarithm on the log scale.
+    se: standard error of the estimate, of its logarithm on the log scale, or of its log odds on the logit scale.
     exact: True for counts that are equal in all rounds.
-    variance: variance between rounds, of logarithms on the log scale, before moderation.
+    variance: variance between rounds on the same scale, before moderation.
     prior_df, prior_variance: the prior that moderated the variance; nan on the linear scale.
+    logit: True for estimates on the logit scale.
     """
 
     estimate: Floats
@@ -219,6 +227,7 @@ class PointEstimates:
     variance: Floats
     prior_df: Floats
     prior_variance: Floats
+    logit: bool = False
 
 
 def estimate_on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] | None = None) -> PointEstimates:
@@ -237,25 +246,37 @@ def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64])
     values: the rounds' medians, point after point. n: the number of rounds of each point. group: each point's group
     number.
     """
-    logs = np.log(values)
-    mean, variance, _ = _moments(logs, n)
+    return _moderated_estimates(np.log(values), np.exp, n, group)
+
+
+def logit_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64]) -> PointEstimates:
+    """Estimate shares strictly between 0 and 1 by their log odds; otherwise like `log_estimates`."""
+    estimates = _moderated_estimates(special.logit(values), special.expit, n, group)
+    return replace(estimates, logit=True)
+
+
+def _moderated_estimates(
+    y: Floats, inverse: Callable[[Floats], Floats], n: NDArray[np.intp], group: NDArray[np.int64]
+) -> PointEstimates:
+    """Estimate on the scale of `y`; `inverse` converts the results to the quantity's own scale."""
+    mean, variance, _ = _moments(y, n)
     df = (n - 1).astype(float)
     own, prior_df, prior_variance = (np.full(len(n), np.nan) for _ in range(3))
     order = np.argsort(group, kind="stable")
     for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        moderated = moderate(variance[at], df[at], mean_round_correlation(logs, n, at))
+        moderated = moderate(variance[at], df[at], mean_round_correlation(y, n, at))
         variance[at], df[at], own[at] = moderated.variance, moderated.df, moderated.own
         prior_df[at], prior_variance[at] = moderated.prior_df, moderated.prior_variance
     se = np.sqrt(variance / n)
     half = half_width(se, df)
-    ends = np.exp(mean - half), np.exp(mean + half)
-    return PointEstimates(np.exp(mean), *ends, se, df, np.zeros(len(n), dtype=bool), own, prior_df, prior_variance)
+    ends = inverse(mean - half), inverse(mean + half)
+    return PointEstimates(inverse(mean), *ends, se, df, np.zeros(len(n), dtype=bool), own, prior_df, prior_variance)
 
 
 def estimate_on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: bool) -> PointEstimates:
-    """Estimate shares and other quantities that may be zero, by Student's t over rounds.
+    """Estimate quantities that may be zero, and shares that may be 0 or 1, by Student's t over rounds.
 
-    The variances are not moderated, because a share's variance says little about another's (it vanishes at 0 and 1).
+    The variances are not moderated.
     counted: True for counts, which are exact if they are equal in two or more rounds: low = high = estimate. Timed
     values are never exact, so their interval is unknown if they are equal in all rounds.
     share: True to clip the interval to [0, 1].

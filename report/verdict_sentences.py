@@ -25,7 +25,7 @@ from report.formatting import (
     thresholds_text,
     with_unit,
 )
-from report.outcomes import UNTRIED, Verdict
+from report.outcomes import SENSITIVE_FRACTION, UNTRIED, Verdict
 
 Record = Mapping[str, Any]
 # Machine kinds (`data.machine_kinds.KINDS`) in words.
@@ -55,20 +55,26 @@ def hanging_sentence(node: str) -> str:
 
 
 def rule_text(part: Record) -> str:
-    """Format a part's rule and threshold: 'supported if at most 1,000 MAC/cycle in every case'."""
+    """Format a part's rule and threshold: 'supported if at most 1,000 MAC/cycle in every case'.
+
+    For the quantifier most, the text ends with 'in most cases, with no sure exception'.
+    """
     options, kind, unit, bound = part["options"], part["rule"], part["unit"], part["threshold"]
     own = kind in _COMPARES
     exact = isinstance(bound, list) and bound[0] == bound[1]
     compares = "exactly" if exact else _COMPARES[kind if own else options.get("compare", "at_least")]
     limit = threshold_text(bound, "1" if kind in ("ratio", "trend", "crossover") else unit)
+    every, series = (
+        (f"in every {name}" if options.get("quantifier") == "every" else f"in most {many}, with no sure exception")
+        if part.get("n_cases") != 1 else f"in the only {name}"
+        for name, many in (("case", "cases"), ("series", "series"))
+    )  # fmt: skip
     if unit == YES_NO:
         text = f"the answer is {limit}"
     elif kind == "ratio":
-        text = (
-            f"the ratio {side_name(options['of'])} over {side_name(options['to'])} is {compares} {limit} in every case"
-        )
+        text = f"the ratio {side_name(options['of'])} over {side_name(options['to'])} is {compares} {limit} {every}"
     elif kind == "trend":
-        text = f"it grows as {options['along']} to the power of {compares} {limit} in every series"
+        text = f"it grows as {options['along']} to the power of {compares} {limit} {series}"
     elif kind == "crossover":
         pair = f"{side_name(options['of'])} and {side_name(options['to'])}"
         text = f"{pair} change places along {options['along']}, at a value of {compares} {limit}"
@@ -76,11 +82,46 @@ def rule_text(part: Record) -> str:
         text = f"some case is {compares} {limit}"
     elif kind == "for_share_of":
         share = format_exact(100 * float(options.get("share", 1)))
-        text = f"at least {share}% of the {options['of']}s are {compares} {limit}"
+        listed = " on the list" if part.get("cases_why") else ""
+        text = f"at least {share}% of the {options['of']}s{listed} are {compares} {limit}"
     else:
-        text = f"{compares} {limit} in every case"
+        text = f"{compares} {limit} {every}"
     scaled = f", after {_scaling_text(part['scale'])} ({part['scale_why']})" if part["scale"] != 1 else ""
     return f"supported if {text}{scaled}"
+
+
+def strength_text(part: Record, cases: Sequence[Record]) -> str:
+    """Format how many cases decide a part if the others are undecided; '' if all are decided, or for a share.
+
+    cases: the part's cases.
+    """
+    side = {Verdict.SUPPORTED: "supports", Verdict.CHALLENGED: "challenges"}.get(part["outcome"])
+    decided = sum(case["outcome"] == side for case in cases)
+    if side is None or part["rule"] in ("exists", "for_share_of") or decided == len(cases):
+        return ""
+    return f"{capitalize(part['outcome'])} as far as is decided: {decided:,} of {format_count(len(cases), 'case')}."
+
+
+def list_text(part: Record) -> str:
+    """Format the count on a chosen list and what would turn it; '' for other parts."""
+    share = part.get("share")
+    if not share or not share.get("listed"):
+        return ""
+    text = f"A list of ours is counted: {list_count(share)} {share['of']}s reach the threshold"
+    further = share["turning_units"]
+    if further is None:
+        return f"{text}, too close to call."
+    sensitive = ", so it is sensitive to the list" if further < SENSITIVE_FRACTION * share["units"] else ""
+    return f"{text}; {format_count(further, 'further ' + share['of'])}, all to the contrary, would turn it{sensitive}."
+
+
+def list_count(share: Record) -> str:
+    """Format a chosen list's count with its measurement error: '9 to 10.5 of the 13', 'all 9' or 'none of the 5'."""
+    units = int(share["units"])
+    low, high = (f"{units * float(share[end]):.1f}".removesuffix(".0") for end in ("low", "high"))
+    if low == high:
+        return f"all {units}" if low == str(units) else f"{'none' if low == '0' else low} of the {units}"
+    return f"{low} to {high} of the {units}"
 
 
 def rules_text(parts: Sequence[Record]) -> str:

@@ -236,6 +236,11 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
     refused: Annotated[list[dict[str, Any]], Meta(description="Files left out, with the reason")]
     tally: dict[str, int]
     decided: Annotated[dict[str, int], Meta(description="Number of claims decided here, by published runs, and open")]
+    multiplicity: Annotated[
+        dict[str, float],
+        Meta(description="Cases with an interval from rounds, decided ones, expected errors among them, and cases that "
+             "stand at a false discovery rate of 1%"),
+    ]  # fmt: skip
     questions: Annotated[list[dict[str, Any]], Meta(description="Claims grouped by question")]
     verdicts: list[Claim]
     contradictions: list[dict[str, Any]]

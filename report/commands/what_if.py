@@ -19,7 +19,7 @@ from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import format_count, format_exact
 from report.judging.claim_files import Claim, Part, read_claims
-from report.judging.judge import CLAIMS, judge_claim, refuse_synthetic
+from report.judging.judge import CLAIMS, evaluate_parts, judge_claim, refuse_synthetic
 from report.judging.part_evaluation import QuantityCache
 from report.judging.rules import may_be_negative
 from report.outcomes import Threshold, Verdict
@@ -91,9 +91,9 @@ def what_if(
         new = QuantityCache(Dataset(data.nodes, {**data.reference, **figures}, data.table, data.published))
     answers = []
     for claim, other in zip(claims, changed, strict=True):
-        before = judge_claim(claim, old)
+        before = judge_claim(claim, evaluate_parts(claim, old), old)
         if claim.parts != other.parts or any(set(part["entries"]) & set(figures) for part in before["parts"]):
-            after = judge_claim(other, new)
+            after = judge_claim(other, evaluate_parts(other, new), new)
             pairs = zip(before["parts"], after["parts"], strict=True)
             parts = {old_part["name"]: (old_part["outcome"], new_part["outcome"]) for old_part, new_part in pairs}
             waits = [verdict_sentences.missing_text(part["missing"]) for part in after["parts"] if part["missing"]]

@@ -24,7 +24,7 @@ from report.estimates import Estimates, concat_estimates, device_kind
 from report.formatting import count_machines_and_runs, instance_name
 
 # Summary columns that estimates need in addition to POINT and the value's column.
-_ESTIMATE_COLUMNS = ("unit", "low", "high", "log_se", "df", "n_rounds", "n_samples")
+_ESTIMATE_COLUMNS = ("unit", "low", "high", "scale", "log_se", "df", "n_rounds", "n_samples")
 # Fraction of a round's counter readings to skip at the start. Counters average over up to a second, so early readings
 # include the setup before the samples.
 SETTLED = 0.5
@@ -370,6 +370,7 @@ def _estimates_from_rows(rows: pd.DataFrame, value: str, source_rows: Sequence[t
         low=rows["low"],
         high=rows["high"],
         se=rows["log_se"],
+        logit=rows["scale"] == "logit",
         df=rows["df"],
         n_rounds=rows["n_rounds"],
         n_samples=rows["n_samples"],

@@ -38,12 +38,13 @@ COLUMNS = {
     "n_samples": "Samples in those rounds",
     "n_disturbed": "Those of the rounds of which most samples are crowded: other processes had cores that the work's "
     "threads needed",
-    "estimate": "exp of the mean log of the rounds' medians; mean of the rounds' medians for shares",
+    "estimate": "exp of the mean log of the rounds' medians; from their mean log odds or mean on other scales",
     "low": f"Lower end of the {100 * statistics.LEVEL:g}% interval",
     "high": f"Upper end of the {100 * statistics.LEVEL:g}% interval",
-    "log_se": "Standard error of log estimate; of the estimate itself for shares",
+    "scale": "log, logit or linear: the scale of log_se and variance",
+    "log_se": "Standard error on that scale: of the estimate's logarithm, of its log odds, or of the estimate itself",
     "df": "Degrees of freedom of the interval",
-    "variance": "Variance between rounds, of logarithms or, for shares, of values, before moderation",
+    "variance": "Variance between rounds on the same scale, before moderation",
     "prior_df": "Degrees of freedom of the prior that moderated the variance",
     "prior_variance": "Variance of that prior",
     "flop": "Floating-point operations of one call",
@@ -96,7 +97,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         series = series.join(_most_common(source, name), on="series", how="left")
     series = series.join(numbers, on="series", how="left").sort("series").with_columns(pl.col(_WORDS).fill_null(""))
     rounds = _round_medians(rows.filter(ok))
-    estimates, exact = _estimates(series, rounds)
+    estimates, scales, exact = _estimates(series, rounds)
     round_flags = _round_flags(series, rounds, exact)
     ends = {name: pl.Series(estimates[name]) for name in ("estimate", "low", "high")}
     for at, flag in disturbances.exceeded_peaks(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
@@ -110,6 +111,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
     table = series.with_columns(
         reason=pl.when(some_ok & (pl.col("n_failed") > 0)).then(befell).otherwise(pl.col("reason")),
         status=pl.when(some_ok).then(pl.lit("ok")).otherwise(pl.col("status")),
+        scale=pl.Series(scales, dtype=pl.String),
         **{name: pl.Series(column) for name, column in estimates.items()},
         **{f"{name}_per_s": pl.Series(series[name].to_numpy() / seconds) for name in ("flop", "bytes")},
         n_disturbed=pl.Series([disturbed.get(at, 0) for at in range(len(series))], dtype=pl.Int64),
@@ -166,39 +168,55 @@ def _round_medians(good: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _estimates(series: pl.DataFrame, rounds: pl.DataFrame) -> tuple[dict[str, NDArray[np.float64]], set[int]]:
-    """Compute each series' estimate and interval; also return the exact series."""
+def _estimates(
+    series: pl.DataFrame, rounds: pl.DataFrame
+) -> tuple[dict[str, NDArray[np.float64]], list[str], set[int]]:
+    """Compute each series' estimate and interval; also return their scales and the exact series."""
     counted = rounds.group_by("series", maintain_order=True).len()
     at, n = counted["series"].to_numpy(), counted["len"].to_numpy().astype(np.intp)
     medians = rounds["median"].to_numpy()
     here = series.select(*GROUP, "unit")[at]
     _, group = np.unique(here.select(pl.concat_str(GROUP, separator="\0")).to_series().to_numpy(), return_inverse=True)
-    shares, positive = (here["unit"] == "1").to_numpy(), np.ones(len(at), dtype=bool)
+    least, most = np.ones(len(at)), np.zeros(len(at))
     if len(at):
-        positive = np.minimum.reduceat(medians, np.cumsum(n) - n) > 0
-    # Use the same scale for all series in a group. It is linear if all series are shares, or if a round's median has no
-    # logarithm because it is not positive. Otherwise it is the log scale.
-    share = np.bincount(group, ~shares)[group] == 0
-    linear = share | (np.bincount(group, ~positive)[group] > 0)
+        starts = np.cumsum(n) - n
+        least, most = np.minimum.reduceat(medians, starts), np.maximum.reduceat(medians, starts)
     metrics = here["metric"].to_list()
-    clipped = share & np.array([name.endswith("share") for name in metrics], dtype=bool)
+    plain = _all_in_group(group, (here["unit"] == "1").to_numpy())
+    share = plain & np.array([name.endswith("share") for name in metrics], dtype=bool)
     is_counted = np.array([name in COUNTED or name.startswith("attention.") for name in metrics], dtype=bool)
-    in_linear = np.repeat(linear, n)
+    # All series in a group have the same scale, because they moderate each other's variances. Shares without a median
+    # of 0 or 1 have the logit scale, unless they are counted. Other numbers without a dimension, and groups with a
+    # median that has no logarithm, have the linear scale.
+    logit = share & ~is_counted & _all_in_group(group, (least > 0) & (most < 1))
+    linear = (plain & ~logit) | ~_all_in_group(group, least > 0)
+    scale = np.where(logit, "logit", np.where(linear, "linear", "log"))
+    scales = np.full(len(series), "", dtype=object)
+    scales[at] = scale
     table = {
         name: np.full(len(series), np.nan)
         for name in ("estimate", "low", "high", "log_se", "df", "variance", "prior_df", "prior_variance")
     }
     exact: set[int] = set()
-    for chosen, result in (
-        (linear, statistics.linear_estimates(medians[in_linear], n[linear], is_counted[linear], clipped[linear])),
-        (~linear, statistics.log_estimates(medians[~in_linear], n[~linear], group[~linear])),
-    ):
+    for name in ("linear", "log", "logit"):
+        chosen = scale == name
+        values, rounds_each = medians[np.repeat(chosen, n)], n[chosen]
+        if name == "linear":
+            result = statistics.linear_estimates(values, rounds_each, is_counted[chosen], share[chosen])
+        else:
+            estimate = statistics.log_estimates if name == "log" else statistics.logit_estimates
+            result = estimate(values, rounds_each, group[chosen])
         exact |= set(at[chosen][result.exact].tolist())
         columns = (result.estimate, result.low, result.high, result.se, result.df)
         moderation = (result.variance, result.prior_df, result.prior_variance)
-        for name, column in zip(table, (*columns, *moderation), strict=True):
-            table[name][at[chosen]] = column
-    return table, exact
+        for column_name, column in zip(table, (*columns, *moderation), strict=True):
+            table[column_name][at[chosen]] = column
+    return table, scales.tolist(), exact
+
+
+def _all_in_group(group: NDArray[np.int64], true: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Tell for each series if the condition is true for all series in its group."""
+    return np.asarray(np.bincount(group, ~true)[group] == 0)
 
 
 def _round_flags(

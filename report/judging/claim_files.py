@@ -77,6 +77,11 @@ class Part:
         return self.rule if own else str(self.options.get("compare", "at_least"))
 
     @property
+    def quantifier(self) -> str:
+        """How many cases must be on the claim's side: most, or every."""
+        return str(self.options.get("quantifier", "most"))
+
+    @property
     def share(self) -> float:
         """Fraction of units (such as models) that must reach the threshold; only the rule for_share_of uses it."""
         return float(self.options.get("share", 1.0))

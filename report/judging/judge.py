@@ -26,6 +26,7 @@ from report.formatting import case_nodes
 from report.judging.claim_files import ARTICLES, Claim, read_claims
 from report.judging.contradictions import decide_contradictions, read_contradictions
 from report.judging.cpus_per_gpu import replaced_processors
+from report.judging.multiplicity import multiplicity
 from report.judging.part_evaluation import PartResult, QuantityCache, add_published_results, evaluate_part
 from report.judging.published_baselines import compare_counterparts
 from report.judging.published_use import evidence_records, record_users, source_users
@@ -66,7 +67,8 @@ def judge(
     triangulation_path = claims.parent / "triangulation.yaml"
     pairs = read_triangulation(triangulation_path, data.reference) if triangulation_path.exists() else None
     cache = QuantityCache(data)
-    judged = [judge_claim(claim, cache) for claim in declared_claims]
+    results = [evaluate_parts(claim, cache) for claim in declared_claims]
+    judged = [judge_claim(claim, own, cache) for claim, own in zip(declared_claims, results, strict=True)]
     replaced_rows, counterpart_rows = (
         replaced_processors(data),
         compare_counterparts(cache, claims.parent / "counterparts.yaml"),
@@ -81,6 +83,7 @@ def judge(
         "refused": data.nodes.refused,
         "tally": {name: sum(record["verdict"] == name for record in judged) for name in Verdict},
         "decided": count_decided(judged),
+        "multiplicity": multiplicity(result for own in results for result in own),
         "questions": group_by_question(judged),
         "verdicts": judged,
         "contradictions": decide_contradictions({record["id"]: record for record in judged}, declared),
@@ -105,9 +108,16 @@ def refuse_synthetic(data: Dataset, allow: bool = False) -> None:
         raise StudyError(f"{made_up}: its data are synthetic, which are for tests only. Remove it or measure the node")
 
 
-def judge_claim(claim: Claim, cache: QuantityCache) -> dict[str, Any]:
-    """Judge one claim; return its record for `verdicts.json`. Raises StudyError as `evaluate_part` does."""
-    results = [add_published_results(evaluate_part(part, claim, cache), claim, cache) for part in claim.parts]
+def evaluate_parts(claim: Claim, cache: QuantityCache) -> list[PartResult]:
+    """Decide each of a claim's parts, with published results. Raises StudyError as `evaluate_part` does."""
+    return [add_published_results(evaluate_part(part, claim, cache), claim, cache) for part in claim.parts]
+
+
+def judge_claim(claim: Claim, results: Sequence[PartResult], cache: QuantityCache) -> dict[str, Any]:
+    """Combine the results for a claim's parts; return its record for `verdicts.json`.
+
+    Raises StudyError as `evaluate_part` does.
+    """
     past = [evaluate_part(part, claim, cache) for part in claim.when_written]
     verdict = claim_verdict(results, past)
     parts = []

@@ -25,14 +25,14 @@ from report.judging.claim_files import Part
 from report.judging.part_evaluation import DIRECT, PartResult, select
 from report.judging.rules import (
     CLEAR,
+    CaseSides,
     RuleResult,
-    deciding_ends,
     outcome_from_counts,
     outcome_from_sides,
     rule_outcome,
-    share_population,
-    side_finder,
+    sure_margin,
 )
+from report.judging.shares import share_population
 from report.outcomes import LISTED, ROBUST, SENSITIVE, UNTRIED, Side, Threshold, Verdict, combine_verdicts
 from report.quantities.ladder import LOOPS
 from report.statistics import Floats
@@ -74,11 +74,12 @@ class Retrial:
         self.undecided_outcome = open_
         # A trial that leaves out estimates keeps the interval level for the full number of estimates. Its intervals may
         # thus be slightly too wide, which is conservative.
-        self.low, self.high = deciding_ends(part, result.estimates)
-        self.sides_at = side_finder(part, result.estimates, (self.low, self.high))
-        self.sides = np.array(result.sides)
+        low, high = (result.estimates.numbers(name).to_numpy() for name in ("low", "high"))
         # True for each estimate with an interval. An estimate without one keeps its side at every threshold.
-        self.known = ~(np.isnan(self.low) | np.isnan(self.high))
+        self.known = ~(np.isnan(low) | np.isnan(high))
+        settled = [None if known else side for known, side in zip(self.known, result.sides, strict=True)]
+        self.case_sides = CaseSides(part, result.estimates, settled)
+        self.sides = np.array(result.sides)
         self.population = share_population(part, result.estimates)
         self.decides = any(verdict_for(other) != verdict_for(self.outcome) for other in Verdict if other.is_judged)
 
@@ -101,8 +102,7 @@ class Retrial:
     def _outcome_at(self, threshold: Threshold) -> Verdict:
         if self.population:
             return self.population.share_at(threshold.low).outcome(self.part.share)
-        sides = zip(self.sides_at(threshold), self.known, self.result.sides, strict=True)
-        return outcome_from_sides(self.part.rule, [new if known else old for new, known, old in sides])
+        return outcome_from_sides(self.part, self.case_sides.at(threshold))
 
     @property
     def is_settled(self) -> bool:
@@ -123,11 +123,11 @@ def part_robustness(
     estimates: all estimates of the part's quantity, before scope and scale.
 
     The record has these fields:
-    margin_widths: see `margin`; None for exact figures and without an interval.
+    margin_widths: see `margin`; None for exact figures, chosen lists and without an interval.
     verdict: the verdict on the claim.
     decides: True if another outcome of this part alone would turn the verdict.
-    fragile: True if the margin is below CLEAR_WIDTHS or a trial turns the verdict. Thresholds beyond NEAR_FACTOR do not
-    count, nor do loops in plain code, which measure a language, not a machine.
+    fragile: True if the margin is below CLEAR_WIDTHS, a chosen list is sensitive, or a trial turns the verdict.
+    Thresholds beyond NEAR_FACTOR do not count, nor do loops in plain code, which measure a language, not a machine.
     """
     retrial = Retrial(part, result, verdict_for)
     distance = margin(result, part.threshold, part.share)
@@ -136,7 +136,10 @@ def part_robustness(
         *_scope_trials(part, estimates, unit, retrial),
         *_omission_trials(retrial, data),
     ]
-    unclear = not math.isinf(distance) and not (distance >= CLEAR_WIDTHS) and not retrial.is_settled
+    if result.share is not None and result.share.listed:
+        unclear = result.share.is_sensitive_to_list(part.share)
+    else:
+        unclear = not math.isinf(distance) and not (distance >= CLEAR_WIDTHS) and not retrial.is_settled
     return Robustness(
         margin_widths=distance if math.isfinite(distance) else None,
         exact=math.isinf(distance),
@@ -161,10 +164,12 @@ def margin(result: RuleResult, threshold: Threshold, wanted: float = 1.0) -> flo
     farthest estimate, and the smaller one is returned, because the outcome holds as long as each side has an estimate.
     Distances are computed on logarithms if all values are positive. For a share of units, the distance is that between
     the share and the required share `wanted`, in widths of the share's interval. The distance is infinite for exact
-    figures, and nan without an interval.
+    figures, and nan without an interval and for a share of a chosen list.
     """
     if result.share is not None and result.share.units:
-        # A share's interval always has a width, because the units are only a sample.
+        if result.share.listed:
+            return math.nan
+        # A sampled share's interval always has a width, because the units are only a sample.
         return abs(result.share.estimate - wanted) / (result.share.high - result.share.low)
     widths = _distances_in_widths(result.estimates, threshold.ends)
     if result.outcome is not Verdict.DEPENDS:
@@ -267,10 +272,11 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
 
     For a share of units, add evenly spaced thresholds, because the share's outcome may change anywhere.
     """
-    ends = np.concatenate([retrial.low[retrial.known], retrial.high[retrial.known]])
-    if "family" in retrial.result.estimates.labels:
-        stated = [retrial.result.estimates.numbers(name).to_numpy(float) for name in ("low", "high")]
-        ends = np.concatenate([ends, *stated, *(end * CLEAR for end in stated), *(end / CLEAR for end in stated)])
+    sides = retrial.case_sides
+    ends = np.concatenate([end[retrial.known] for end in (sides.low, sides.high, sides.sure_low, sides.sure_high)])
+    if sides.published:
+        margins = (1.0, CLEAR, sure_margin(len(retrial.sides)))
+        ends = np.concatenate([end for margin in margins for end in sides.published.ends(margin)])
     if retrial.population:
         ends = np.concatenate([ends, np.linspace(low, high, 33)])
     inside = np.unique(ends[np.isfinite(ends) & (ends > low) & (ends < high)])
@@ -340,7 +346,7 @@ def _omission_trials(retrial: Retrial, data: Dataset) -> Iterator[Trial]:
         """
         if population:
             return population.share_at(retrial.part.threshold.low, ~rows).outcome(retrial.part.share)
-        return outcome_from_counts(retrial.part.rule, n - n_omitted, pro - supporting, contra - challenging)
+        return outcome_from_counts(retrial.part, n - n_omitted, pro - supporting, contra - challenging)
 
     def named_trials(of: str, named: Sequence[Mapping[str, str]], number: int, outcome: Verdict, **more: Any) -> Any:
         """Yield a trial for each name, or a single trial without a name if `number` exceeds MOST_NAMED."""

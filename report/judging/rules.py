@@ -2,6 +2,13 @@
 
 A rule compares the interval of each estimate with the threshold, and derives one outcome from all comparisons.
 `report.compared_estimates` prepares the estimates.
+
+The rules `exists` and `for_share_of` name the number of estimates that must reach the threshold. The other rules mean
+most estimates and, surely, none to the contrary, or every estimate if the part's `quantifier` is every. Most is judged
+as a list's share (see `report.judging.shares`), for one half and errors that all estimates have in common: more than
+half of them must lie on the side by their own intervals. Estimates on the smaller side count only if one of them lies
+there surely, at the level that keeps the chance of any error among all estimates below 1% (Bonferroni). Otherwise, many
+estimates near the threshold would give the outcome DEPENDS by chance.
 """
 
 from __future__ import annotations
@@ -12,16 +19,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import stats
 
-from contract.errors import StudyError
-from contract.node import kind_of_node
 from report import statistics
 from report.compared_estimates import (
     ComparedEstimates,
-    PooledEstimates,
     crossings,
     nodes_by_kind,
     pool_compared,
@@ -31,6 +34,7 @@ from report.compared_estimates import (
 )
 from report.estimates import RUNTIMES, Estimates
 from report.judging.claim_files import Part
+from report.judging.shares import Share, share_population
 from report.outcomes import Side, Threshold, Verdict, verdict_from_counts
 from report.statistics import Floats
 
@@ -124,7 +128,7 @@ def apply_rule(
     estimates.
     """
     compared = transform(part, estimates, unit)
-    sides = _compared_sides(part, compared)
+    sides = CaseSides(part, compared.estimates, compared.settled).at(part.threshold)
     share = reached_share(part, compared.estimates)
     outcome = _outcome(part, sides, share)
     boundary = None
@@ -142,7 +146,7 @@ def apply_rule(
 def rule_outcome(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
     """Return only the outcome from `apply_rule`; None if there is nothing to compare."""
     compared = transform(part, estimates, unit)
-    sides = _compared_sides(part, compared)
+    sides = CaseSides(part, compared.estimates, compared.settled).at(part.threshold)
     return _outcome(part, sides, reached_share(part, compared.estimates)) if sides else None
 
 
@@ -154,68 +158,98 @@ def _with_boundary_labels(estimates: Estimates) -> Estimates:
     return estimates.drop_labels(*(name for name in beside if name in estimates.labels))
 
 
-def _compared_sides(part: Part, compared: ComparedEstimates) -> list[Side]:
-    sides = side_finder(part, compared.estimates, deciding_ends(part, compared.estimates))(part.threshold)
-    return [settled or side for settled, side in zip(compared.settled, sides, strict=True)]
-
-
 def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
     """Return low and high interval ends at the deciding level, each with shape (estimates,)."""
     return estimates.ends(deciding_level(part.rule, len(estimates)))
 
 
-def side_finder(part: Part, estimates: Estimates, ends: tuple[Floats, Floats]) -> Callable[[Threshold], list[Side]]:
-    """Return a function that maps a threshold to each estimate's side.
+class CaseSides:
+    """Each estimate's side of a threshold, for any threshold.
 
-    ends: the interval ends from `deciding_ends`, which do not depend on the threshold. For published figures, the
-    function uses `PublishedEnds` instead.
+    low, high: interval ends at the deciding level, shape (estimates,). sure_low, sure_high: the ends at the level at
+    which an estimate on the smaller side is sure. For published figures, `PublishedEnds` takes their place.
+    settled: each estimate's side if no threshold can change it, otherwise None.
     """
-    if "family" in estimates.labels:
-        others = PublishedEnds(estimates)
-        return lambda threshold: others.sides(threshold, part.compare)
-    return lambda threshold: interval_sides(*ends, threshold, part.compare)
+
+    def __init__(self, part: Part, estimates: Estimates, settled: Sequence[Side | None]) -> None:
+        self.part, self.settled = part, settled
+        self.low, self.high = deciding_ends(part, estimates)
+        self.sure_low, self.sure_high = estimates.ends(sure_level(len(estimates)))
+        self.published = PublishedEnds(estimates) if "family" in estimates.labels else None
+
+    def at(self, threshold: Threshold) -> list[Side]:
+        """Return the sides at a threshold; estimates on a smaller side that is not sure are undecided."""
+        sides = self._settle(self._sides(threshold, self.low, self.high, CLEAR))
+        if self.part.rule in ("exists", "for_share_of") or not {Side.SUPPORTS, Side.CHALLENGES} <= set(sides):
+            return sides
+        sure = self._settle(self._sides(threshold, self.sure_low, self.sure_high, sure_margin(len(sides))))
+        return without_unsure_minority(sides, sure)
+
+    def _sides(self, threshold: Threshold, low: Floats, high: Floats, margin: float) -> list[Side]:
+        if self.published:
+            return self.published.sides(threshold, self.part.compare, margin)
+        return interval_sides(low, high, threshold, self.part.compare)
+
+    def _settle(self, sides: Sequence[Side]) -> list[Side]:
+        return [settled or side for settled, side in zip(self.settled, sides, strict=True)]
+
+
+def sure_level(estimates: int) -> float:
+    """Return the interval level at which none of so many estimates lies on a wrong side, but for a chance of 1%."""
+    return 1 - (1 - statistics.DECIDING) / max(1, estimates)
+
+
+def sure_margin(estimates: int) -> float:
+    """Return the factor by which the surest of so many published figures must lie beyond the threshold.
+
+    If CLEAR stands for an error at the deciding level, this factor stands for the same error at `sure_level`.
+    """
+    levels = np.array([sure_level(estimates), statistics.DECIDING])
+    wide, usual = stats.norm.ppf((1 + levels) / 2)
+    return float(CLEAR ** (wide / usual))
+
+
+def without_unsure_minority(sides: Sequence[Side], sure: Sequence[Side]) -> list[Side]:
+    """Return the sides, with UNDECIDED for the smaller side if none of its estimates is on that side in `sure` too."""
+    counts = {side: sides.count(side) for side in (Side.SUPPORTS, Side.CHALLENGES)}
+    unsure = {
+        side for side, count in counts.items() if count <= min(counts.values()) and side not in
+        {own for own, other in zip(sides, sure, strict=True) if own is other}
+    }  # fmt: skip
+    return [Side.UNDECIDED if side in unsure else side for side in sides]
 
 
 class PublishedEnds:
     """Interval ends by which published figures decide, because these figures have no rounds to compute intervals from.
 
-    A figure includes the range that its source states, if any. It decides if it lies beyond the threshold by the factor
-    CLEAR, or if a figure from an independent source lies on the same side.
+    A figure includes the range that its source states, if any. It decides if it lies beyond the threshold by a margin,
+    or if a figure from an independent source lies on the same side.
     """
 
     def __init__(self, estimates: Estimates) -> None:
         low, high = (estimates.numbers(name).to_numpy() for name in ("low", "high"))
         self.stated_ends = low, high
-        self.decisive_ends = np.minimum(low / CLEAR, low * CLEAR), np.maximum(high / CLEAR, high * CLEAR)
         names, self.family_numbers = np.unique(estimates["family"].astype(str).to_numpy(object), return_inverse=True)
         sources = [frozenset(name.split(" and ")) for name in names]
         # Rows and columns stand for the values in the label `family`. Each value names one family of sources, or
         # several joined by " and ". True if two values have no family in common.
         self.are_independent = np.array([[not source & other for other in sources] for source in sources], bool)
 
-    def sides(self, threshold: Threshold, compare: str) -> list[Side]:
+    def ends(self, margin: float) -> tuple[Floats, Floats]:
+        """Return the stated ends, each moved outwards by the factor `margin`."""
+        low, high = self.stated_ends
+        return np.minimum(low / margin, low * margin), np.maximum(high / margin, high * margin)
+
+    def sides(self, threshold: Threshold, compare: str, margin: float = CLEAR) -> list[Side]:
         """Find each figure's side of the threshold."""
         plain = _side_numbers(*self.stated_ends, threshold, compare)
-        numbers = _side_numbers(*self.decisive_ends, threshold, compare)
+        numbers = _side_numbers(*self.ends(margin), threshold, compare)
         for side in (0, 1):
             here = plain == side
             there = np.bincount(self.family_numbers[here], minlength=len(self.are_independent)) > 0
             agreed_on = (self.are_independent & there).any(axis=1).take(self.family_numbers)
             numbers = np.where((numbers == _UNDECIDED) & here & agreed_on, side, numbers)
         return _sides_from_numbers(numbers)
-
-
-def share_population(part: Part, estimates: Estimates) -> Population | None:
-    """Group estimates into units (such as models or nodes) for the rule `for_share_of`; return None for other rules.
-
-    Raises StudyError if the estimates lack the label that distinguishes the units.
-    """
-    if part.rule != "for_share_of":
-        return None
-    of = str(part.options["of"])
-    if len(estimates) and of not in estimates.labels:
-        raise StudyError(f"options: of: no label {of!r}. Labels: {', '.join(estimates.labels)}")
-    return Population(estimates, of, part.compare)
 
 
 def reached_share(part: Part, estimates: Estimates) -> Share | None:
@@ -227,25 +261,28 @@ def reached_share(part: Part, estimates: Estimates) -> Share | None:
 def _outcome(part: Part, sides: Sequence[Side], share: Share | None) -> Verdict:
     if share is not None:
         return share.outcome(part.share)
-    return outcome_from_sides(part.rule, sides)
+    return outcome_from_sides(part, sides)
 
 
-def outcome_from_sides(rule: str, sides: Sequence[Side]) -> Verdict:
+def outcome_from_sides(part: Part, sides: Sequence[Side]) -> Verdict:
     """Count the estimates on each side to derive one outcome."""
-    return outcome_from_counts(rule, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES))
+    return outcome_from_counts(part, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES))
 
 
-def outcome_from_counts(rule: str, n: int, supporting: int, challenging: int) -> Verdict:
+def outcome_from_counts(part: Part, n: int, supporting: int, challenging: int) -> Verdict:
     """Derive one outcome for n estimates, given how many support and how many challenge the claim.
 
-    For the rule exists, one supporting estimate suffices. The other rules follow `verdict_from_counts`, except for
-    for_share_of, whose outcome does not follow from these numbers (see `Share.outcome`).
+    For the rule exists, one supporting estimate suffices. The other rules follow `verdict_from_counts`; with the
+    quantifier every, undecided estimates leave the outcome undecided that they would leave supported. For for_share_of,
+    the outcome does not follow from these numbers (see `Share.outcome`).
     """
-    if rule == "exists":
+    if part.rule == "exists":
         if supporting:
             return Verdict.SUPPORTED
         return Verdict.CHALLENGED if n and challenging == n else Verdict.UNDECIDED
-    return verdict_from_counts(n, supporting, challenging)
+    outcome = verdict_from_counts(n, supporting, challenging)
+    open_cases = part.quantifier == "every" and supporting < n
+    return Verdict.UNDECIDED if open_cases and outcome is Verdict.SUPPORTED else outcome
 
 
 def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side], outcome: Verdict) -> int | None:
@@ -285,115 +322,6 @@ def may_be_negative(part: Part) -> bool:
         part.rule == "trend"
         or min(end for threshold in (part.threshold, *part.sensitivity) for end in threshold.ends) < 0
     )
-
-
-# The following functions and classes compute shares of units.
-
-# Tolerance for rounding errors when a share is compared with the required share.
-_ROUNDING = 1e-9
-
-
-def clopper_pearson(least: float, most: float, units: int, level: float = statistics.DECIDING) -> tuple[float, float]:
-    """Compute the interval for the share of units that satisfy a condition.
-
-    least, most: bounds on how many examined units satisfy the condition; they need not be whole numbers.
-    units: how many units were examined.
-
-    Source: Clopper and Pearson (1934), Biometrika 26, by quantiles of the beta distribution.
-    """
-    tail = (1 - level) / 2
-    low = float(special.betaincinv(least, units - least + 1, tail)) if least > 0 else 0.0
-    high = float(special.betaincinv(most + 1, units - most, 1 - tail)) if most < units else 1.0
-    # Quantiles for the tiniest numbers are accurate to 1e-12 only, so the interval is widened to contain both bounds on
-    # the examined share.
-    return min(low, least / units), max(high, most / units)
-
-
-@dataclass(frozen=True)
-class Share:
-    """Share of units with its interval. units: the number of units. of: the label that distinguishes them."""
-
-    estimate: float
-    low: float
-    high: float
-    units: int
-    of: str
-
-    def outcome(self, wanted: float) -> Verdict:
-        """Return the verdict for a required share `wanted`."""
-        if self.units and self.low >= wanted - _ROUNDING:
-            return Verdict.SUPPORTED
-        return Verdict.CHALLENGED if self.units and self.high < wanted - _ROUNDING else Verdict.UNDECIDED
-
-
-class Population:
-    """Estimates grouped into units by one label's values; nodes are grouped by their kind.
-
-    compare: at_least or at_most.
-
-    In a claim, "most" and "usually" refer to a share of models, jobs or processors. The examined units are a sample of
-    others like them. Each unit has the weight 1, which its estimates divide equally. Each estimate adds its probability
-    of reaching the threshold, which follows from its interval over rounds. For a pooled estimate, only a lower and an
-    upper bound on the median machine's probability are known: the share's lower end uses the former, and its upper end
-    the latter. The share's interval is that of Clopper and Pearson (1934), whose beta formula accepts fractional
-    numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1, so the interval is at
-    least as wide as necessary.
-
-    An estimate too near to the threshold to tell adds one half, which is right if values spread around the threshold. A
-    value exactly at the threshold reaches it and should add 1, so with many such values the share is estimated too low.
-    `tests/report/test_shares.py` simulates how often the rule errs.
-    """
-
-    def __init__(self, estimates: Estimates, of: str, compare: str) -> None:
-        self.of, self.upper = of, compare == "at_most"
-        values = estimates[of].map(kind_of_node, na_action="ignore") if of == "node" else estimates[of]
-        self.units = pd.factorize(values)[0] if len(estimates) else np.zeros(0, dtype=np.intp)
-        self.names = [str(name) for name in values.unique()]
-        self.pooled = estimates if isinstance(estimates, PooledEstimates) else None
-        each = self.pooled.instances if self.pooled else estimates
-        self.log = estimates.log
-        self._of: dict[float, tuple[Floats, Floats]] = {}
-        self.estimate, self.low, self.high, self.se, self.df = (
-            each.numbers(name).to_numpy() for name in ("estimate", "low", "high", "se", "df")
-        )
-
-    def _reach_chances(self, threshold: float) -> tuple[Floats, Floats]:
-        """Return the lowest and the highest probability for each case to reach the threshold; 0 and 1 if it is unknown.
-
-        The result for the last threshold is cached, because trials that leave out cases use it again.
-        """
-        if threshold in self._of:
-            return self._of[threshold]
-        value, bound = self.estimate, threshold
-        with np.errstate(divide="ignore", invalid="ignore"):
-            gap = np.log(value / bound) if self.log and bound > 0 else value - bound
-            spread = stats.t.cdf((-gap if self.upper else gap) / self.se, np.where(self.df > 0, self.df, 1.0))
-        certain = (self.high <= bound, self.low > bound) if self.upper else (self.low >= bound, self.high < bound)
-        by_chance = (self.se > 0) & np.isfinite(value)
-        if self.log and bound <= 0:
-            by_chance &= False
-        known = ~(np.isnan(self.low) | np.isnan(self.high))
-        least = np.where(by_chance, spread, (known & certain[0]).astype(float))
-        most = np.where(by_chance, spread, 1.0 - (known & certain[1]).astype(float))
-        if self.pooled:
-            least, most = self.pooled.bounds(least, most)
-        self._of = {threshold: (least, most)}
-        return least, most
-
-    def share_at(self, threshold: float, keep: NDArray[np.bool_] | None = None) -> Share:
-        """Return the share of units that reaches a threshold.
-
-        keep: mask for the estimates to use, shape (estimates,); None for all.
-        """
-        mask = np.ones(len(self.units), dtype=bool) if keep is None else keep
-        sizes = np.bincount(self.units[mask], minlength=len(self.names)).astype(float)
-        n_units = int((sizes > 0).sum())
-        if not n_units:
-            return Share(math.nan, 0.0, 1.0, 0, self.of)
-        weights = 1 / sizes[self.units[mask]]
-        least, most = (float((weights * chance[mask]).sum()) for chance in self._reach_chances(threshold))
-        low, high = clopper_pearson(min(least, n_units), min(most, n_units), n_units)
-        return Share((least + most) / 2 / n_units, low, high, n_units, self.of)
 
 
 # The following classes and functions find the boundary between the sides.

@@ -18,7 +18,8 @@ from report.formatting import case_name
 from report.judging.claim_files import Part
 from report.judging.part_evaluation import PartResult, PublishedResult, QuantityCache, select
 from report.judging.robustness import Retrial, part_robustness, threshold_trials
-from report.judging.rules import Boundary, RuleResult, Share, apply_rule
+from report.judging.rules import Boundary, RuleResult, apply_rule
+from report.judging.shares import Share
 from report.outcomes import ARITHMETIC, Side, Tier, Verdict
 from report.quantities import Quantity, quantities
 from report.quantities.whole_runs import CHECK, coverage
@@ -80,7 +81,7 @@ def part_record(
         check=check_record(part_result, cache),
         cases_why=part.cases_why,
         n_cases=len(result.sides) if result else 0,
-        share=share_record(result.share) if result and result.share else None,
+        share=share_record(result.share, part.share) if result and result.share else None,
         missing=part_result.missing,
         boundary=boundary_record(result),
         **number,
@@ -172,9 +173,9 @@ def _is_fact(part_result: PartResult) -> bool:
     return quantity is not None and (quantity.tier == "documented" or quantity.checked == ARITHMETIC)
 
 
-def share_record(share: Share) -> dict[str, Any] | None:
-    """Return a share's fields as a dictionary; None if the share has no units."""
-    return asdict(share) if share.units else None
+def share_record(share: Share, wanted: float) -> dict[str, Any] | None:
+    """Return a share's fields and its `turning_units`; None if the share has no units. wanted: the required share."""
+    return {**asdict(share), "turning_units": share.turning_units(wanted)} if share.units else None
 
 
 def _has_source_rows(estimates: Estimates) -> bool:

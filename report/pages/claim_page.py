@@ -8,7 +8,16 @@ from typing import Any
 from contract.node import count_machines, kind_of_node
 from report import formatting, verdict_sentences
 from report.findings import sentence_number as plain
-from report.formatting import capitalize, case_machine, case_nodes, format_count, join_words, shorten_names
+from report.formatting import (
+    capitalize,
+    case_machine,
+    case_nodes,
+    format_count,
+    join_words,
+    shorten_names,
+    uncapitalize,
+)
+from report.outcomes import FEWEST_MACHINES
 from report.pages import verdict_words
 from report.pages.arithmetic import derivation_entries, pending_formulas
 from report.pages.bibliography import document_key, published_key
@@ -80,7 +89,12 @@ def claim_context(
         "entries": list(dict.fromkeys(str(entry) for part in parts for entry in part["entries"])),
         "version": int(verdict["version"]),
         "changes": [
-            {"version": int(change["version"]), "reason": str(change["reason"])} for change in verdict["changes"]
+            {
+                "version": int(change["version"]),
+                "reason": str(change["reason"]),
+                "before": verdict_words.VERDICTS[change["before"]] if change.get("before") else None,
+            }
+            for change in verdict["changes"]
         ],
         "previous": identifier(order[place - 1]) if place else None,
         "next": identifier(order[place + 1]) if place + 1 < len(order) else None,
@@ -102,8 +116,18 @@ def _confidence_sentences(verdict: Mapping[str, Any], machines: Mapping[str, str
         yield f"{format_count(len(cases), 'case')} on {where}{spread}."
     if node := verdict.get("hangs_on"):
         yield verdict_sentences.hanging_sentence(machines.get(node, node))
+    for part in verdict["parts"] or []:
+        of_part = [case for case in verdict["cases"] if case["part"] == part["name"]]
+        for text in (verdict_sentences.strength_text(part, of_part), verdict_sentences.list_text(part)):
+            if text:
+                yield f"{capitalize(part['name'])}: {uncapitalize(text)}" if part["name"] else text
     if instance_groups := [case["instances"] for case in cases if case.get("instances")]:
         yield "Machines of one kind are one case: the median of them."
+        if min(map(count_machines, instance_groups)) < FEWEST_MACHINES:
+            yield (
+                f"Fewer than {FEWEST_MACHINES} machines of a kind say nothing sure of others: their range is that of "
+                "the machines measured."
+            )
         if any(count_machines(nodes) < len(nodes) for nodes in instance_groups):
             yield "A machine counts once, however often it was measured."
     sources = {str(case["labels"]["source"]) for case in cases if case["labels"].get("source")}

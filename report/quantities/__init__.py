@@ -36,6 +36,7 @@ class Quantity:
     ARITHMETIC if the derived quantity only combines figures. If `checked` is '' because nothing checks the derived
     quantity, it cannot decide a claim alone.
     reads: experiments whose data the quantity uses if they are present.
+    common_error: True if one correction applies to all estimates, so that they err together.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Quantity:
     formulas: tuple[Formula, ...] = ()
     checked: str = ""
     reads: tuple[str, ...] = ()
+    common_error: bool = False
 
     @property
     def decides(self) -> bool:
@@ -85,6 +87,7 @@ def quantity(
     formulas: tuple[Formula, ...] = (),
     checked: str = "",
     reads: Sequence[str] = (),
+    common_error: bool = False,
 ) -> Callable[[Compute], Compute]:
     """Register a function that computes estimates from the data as the quantity `name`.
 
@@ -127,6 +130,7 @@ def quantity(
             formulas,
             checked,
             tuple(reads),
+            common_error,
         )
         return compute
 

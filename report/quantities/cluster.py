@@ -37,7 +37,13 @@ _WATTS = (
 )
 _LABELS = ("server", "evidence", "by", "run", "parameters")
 _cluster_quantity = partial(
-    quantity, tier="derived", experiments=["training", "time-to-train"], device="cpu", labels=_LABELS, checked=CHECK
+    quantity,
+    tier="derived",
+    experiments=["training", "time-to-train"],
+    device="cpu",
+    labels=_LABELS,
+    checked=CHECK,
+    common_error=True,
 )
 
 _RUN: Symbols = {"F": ("operations of the run", "FLOP")}

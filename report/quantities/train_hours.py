@@ -79,7 +79,9 @@ RUNS = (
 # LARGE: runs for which to count nodes. DAYS: time in which these nodes must finish a run.
 LARGE, DAYS = ("llama2-7b", "llama2-70b", "llama31-405b"), 90
 
-_ladder_quantity = partial(quantity, experiments=["training", "time-to-train"], tier="derived", checked=CHECK)
+_ladder_quantity = partial(
+    quantity, experiments=["training", "time-to-train"], tier="derived", checked=CHECK, common_error=True
+)
 
 
 def total_flop(run: Run, data: Dataset) -> float:
