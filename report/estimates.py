@@ -165,14 +165,14 @@ class Estimates:
             wide = estimate - grown * (estimate - low), estimate + grown * (high - estimate)
         stays = [same | np.isin(end, (0.0, 1.0)) for end in (low, high)]
         ends = np.where(stays[0], low, wide[0]), np.where(stays[1], high, wide[1])
-        on_logit = self.on_logit_scale & ~same
+        logit = self.logit_mask & ~same
         for end, given in zip(ends, (low, high), strict=True):
-            odds, odds_end = special.logit(estimate[on_logit]), special.logit(given[on_logit])
-            end[on_logit] = special.expit(odds + grown[on_logit] * (odds_end - odds))
+            odds, odds_end = special.logit(estimate[logit]), special.logit(given[logit])
+            end[logit] = special.expit(odds + grown[logit] * (odds_end - odds))
         return ends
 
     @property
-    def on_logit_scale(self) -> NDArray[np.bool_]:
+    def logit_mask(self) -> NDArray[np.bool_]:
         """Mask for the estimates on the logit scale, shape (rows,)."""
         return self.frame["logit"].to_numpy(bool)
 
@@ -183,7 +183,7 @@ class Estimates:
             if self.log:
                 return np.log(estimate / value) if value > 0 else np.full(len(self), np.nan)
             odds = special.logit(estimate) - special.logit(np.float64(value))
-        return np.where(self.on_logit_scale, odds, estimate - value)
+        return np.where(self.logit_mask, odds, estimate - value)
 
     def filter(self, **wanted: Any) -> Estimates:
         """Keep the rows whose labels have these values; a list allows any of its values.
@@ -277,10 +277,10 @@ class Estimates:
     def __mul__(self, factor: float) -> Estimates:
         if factor == 1:
             return Estimates(self.frame, self.log)
-        scaled = {name: self.frame[name] * factor for name in ("estimate", "low", "high")}
+        scaled: dict[str, Any] = {name: self.frame[name] * factor for name in ("estimate", "low", "high")}
         if not self.log:
             # A multiple of a share has no log odds: its standard error is unknown, and its interval stays as it is.
-            scaled["se"] = (self.frame["se"] * factor).mask(self.on_logit_scale)
+            scaled["se"] = (self.frame["se"] * factor).mask(self.logit_mask)
             scaled["logit"] = False
         return Estimates(self.frame.assign(**scaled), self.log)
 

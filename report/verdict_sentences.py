@@ -65,8 +65,8 @@ def rule_text(part: Record) -> str:
     compares = "exactly" if exact else _COMPARES[kind if own else options.get("compare", "at_least")]
     limit = threshold_text(bound, "1" if kind in ("ratio", "trend", "crossover") else unit)
     every, series = (
-        (f"in every {name}" if options.get("quantifier") == "every" else f"in most {many}, with no sure exception")
-        if part.get("n_cases") != 1 else f"in the only {name}"
+        f"in every {name}" if options.get("quantifier") == "every" or part.get("n_cases") == 1
+        else f"in most {many}, with no sure exception"
         for name, many in (("case", "cases"), ("series", "series"))
     )  # fmt: skip
     if unit == YES_NO:

@@ -20,9 +20,9 @@ from report.judging.claim_files import CLOSED, full_schema, read_claims
 from report.quantities import Quantity, quantities
 
 RULES = {
-    "at_least": "every case reaches the threshold",
-    "at_most": "no case exceeds the threshold",
-    "within": "every case lies in the range; the threshold has two numbers",
+    "at_least": "most cases reach the threshold, with no sure exception; the option quantifier: every asks for all",
+    "at_most": "most cases do not exceed the threshold, with no sure exception",
+    "within": "most cases lie in the range; the threshold has two numbers",
     "ratio": "compares the ratio of two cases whose label `over` has the values `of` and `to`; options over, of, to",
     "trend": "compares the exponent with which the quantity grows along a numeric label; option along",
     "exists": "a single case that reaches the threshold is enough",

@@ -102,7 +102,7 @@ class Retrial:
     def _outcome_at(self, threshold: Threshold) -> Verdict:
         if self.population:
             return self.population.share_at(threshold.low).outcome(self.part.share)
-        return outcome_from_sides(self.part, self.case_sides.at(threshold))
+        return outcome_from_sides(self.part, self.case_sides.sides(threshold))
 
     @property
     def is_settled(self) -> bool:

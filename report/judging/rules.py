@@ -128,7 +128,7 @@ def apply_rule(
     estimates.
     """
     compared = transform(part, estimates, unit)
-    sides = CaseSides(part, compared.estimates, compared.settled).at(part.threshold)
+    sides = CaseSides(part, compared.estimates, compared.settled).sides(part.threshold)
     share = reached_share(part, compared.estimates)
     outcome = _outcome(part, sides, share)
     boundary = None
@@ -146,7 +146,7 @@ def apply_rule(
 def rule_outcome(part: Part, estimates: Estimates, unit: str = "1") -> Verdict | None:
     """Return only the outcome from `apply_rule`; None if there is nothing to compare."""
     compared = transform(part, estimates, unit)
-    sides = CaseSides(part, compared.estimates, compared.settled).at(part.threshold)
+    sides = CaseSides(part, compared.estimates, compared.settled).sides(part.threshold)
     return _outcome(part, sides, reached_share(part, compared.estimates)) if sides else None
 
 
@@ -177,15 +177,15 @@ class CaseSides:
         self.sure_low, self.sure_high = estimates.ends(sure_level(len(estimates)))
         self.published = PublishedEnds(estimates) if "family" in estimates.labels else None
 
-    def at(self, threshold: Threshold) -> list[Side]:
+    def sides(self, threshold: Threshold) -> list[Side]:
         """Return the sides at a threshold; estimates on a smaller side that is not sure are undecided."""
-        sides = self._settle(self._sides(threshold, self.low, self.high, CLEAR))
+        sides = self._settle(self._compare(threshold, self.low, self.high, CLEAR))
         if self.part.rule in ("exists", "for_share_of") or not {Side.SUPPORTS, Side.CHALLENGES} <= set(sides):
             return sides
-        sure = self._settle(self._sides(threshold, self.sure_low, self.sure_high, sure_margin(len(sides))))
+        sure = self._settle(self._compare(threshold, self.sure_low, self.sure_high, sure_margin(len(sides))))
         return without_unsure_minority(sides, sure)
 
-    def _sides(self, threshold: Threshold, low: Floats, high: Floats, margin: float) -> list[Side]:
+    def _compare(self, threshold: Threshold, low: Floats, high: Floats, margin: float) -> list[Side]:
         if self.published:
             return self.published.sides(threshold, self.part.compare, margin)
         return interval_sides(low, high, threshold, self.part.compare)

@@ -15,7 +15,7 @@ from contract.provenance import short_commit
 from report import formatting
 from report.data.dataset import DataUse
 from report.formatting import capitalize, machine_names
-from report.outcomes import DECIDED
+from report.outcomes import DECIDED, OTHERS
 from report.pages import front_page as front_page
 from report.pages import verdict_words
 from report.pages.articles import article_context, read_articles
@@ -375,12 +375,27 @@ def _method_page(evidence: Evidence) -> Page:
         "method", "method", "Method", "How a sentence of an article becomes a verdict, and how it is measured.",
         {
             "meaning": _verdict_meanings(), "tiers": list(verdict_words.TIERS.values()), "level": verdict_words.LEVEL,
+            "multiplicity": _multiplicity_numbers(evidence.document),
             "twelve": [{"asks": rule.asks, "met": rule.met} for rule in RULES],
             "triangulation": list(_triangulation_rows(evidence)),
             "contradictions": list(_contradiction_rows(evidence.document)),
         },
         key="method",
     )  # fmt: skip
+
+
+def _multiplicity_numbers(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Format the numbers of `judging.multiplicity`, and how many verdicts rest on published runs."""
+    numbers = document["multiplicity"]
+    counts = {name: f"{numbers[name]:,.0f}" for name in ("cases", "decided", "standing")}
+    expected = numbers["expected"]
+    wrong = "fewer than one is" if expected < 1 else f"{expected:.0f} are"
+    return {
+        **counts,
+        "wrong": wrong,
+        "expected": formatting.two_digits(expected),
+        "others": document["decided"][OTHERS],
+    }
 
 
 def _triangulation_rows(evidence: Evidence) -> Iterator[dict[str, str]]:

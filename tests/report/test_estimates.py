@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import special
 from scipy.stats import linregress
 
 from report import statistics
@@ -92,3 +93,40 @@ def test_counts_aggregate_rows_and_set_unknown_sets_nan() -> None:
 def test_device_kind_for_all_gpu_vendors(name: str) -> None:
     estimates = exact_estimates([{"device": name, "estimate": 2.0}, {"device": "cpu", "estimate": 1.0}])
     assert device_kind(name) == "gpu" and list(estimates.filter(device="gpu")["device"]) == [name]
+
+
+def timed_shares(*medians: list[float]) -> Estimates:
+    """Return shares of time on the logit scale, from the rounds' medians of each."""
+    n = np.array([len(rounds) for rounds in medians])
+    points = statistics.logit_estimates(np.concatenate(medians), n, np.zeros(len(n), dtype=int))
+    rows = [{"model": f"m{place}", "n_rounds": len(rounds), "n_samples": 9, "detail": "", "source_rows": (place,)}
+            for place, rounds in enumerate(medians)]  # fmt: skip
+    return Estimates.from_points(rows, points)
+
+
+def test_share_of_time_and_its_rest_have_mirrored_intervals() -> None:
+    shares, rest = (
+        timed_shares([0.9, 0.92, 0.91], [0.5, 0.52, 0.55]),
+        timed_shares([0.1, 0.08, 0.09], [0.5, 0.48, 0.45]),
+    )
+    for level in (statistics.LEVEL, 0.9999):
+        low, high = shares.ends(level)
+        rest_low, rest_high = rest.ends(level)
+        assert list(low) == pytest.approx(list(1 - rest_high)) and list(high) == pytest.approx(list(1 - rest_low))
+        assert (low > 0).all() and (high < 1).all()
+
+
+def test_share_of_time_widens_on_the_scale_of_its_odds() -> None:
+    shares = timed_shares([0.9, 0.92, 0.91], [0.5, 0.52, 0.55])
+    odds, df = special.logit(shares["estimate"]), shares["df"].to_numpy(float)
+    half = statistics.half_width(shares["se"], df, 0.999)
+    assert list(shares.ends(0.999)[1]) == pytest.approx(list(special.expit(odds + half)))
+    assert list(shares.distances(0.5)) == pytest.approx(list(odds))
+
+
+def test_multiple_of_a_share_keeps_its_interval_without_a_standard_error() -> None:
+    shares = timed_shares([0.9, 0.92, 0.91], [0.5, 0.52, 0.55])
+    doubled = shares * 2
+    assert list(doubled["high"]) == pytest.approx(list(2 * shares["high"]))
+    assert doubled["se"].isna().all() and not doubled.logit_mask.any()
+    assert (shares * 1).logit_mask.all()

@@ -21,7 +21,7 @@ from report.judging import rules
 from report.judging.judge import judge
 from report.judging.part_evaluation import PartResult
 from report.judging.robustness import part_robustness, part_slider
-from report.judging.rules import clopper_pearson
+from report.judging.shares import clopper_pearson
 from report.pages.case_evidence import EvidenceLists, list_cells
 from report.pages.claim_page import _case_tables, _confidence_sentences
 from report.pages.evidence_ids import EvidenceIds

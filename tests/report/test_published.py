@@ -45,7 +45,7 @@ from report.quantities import quantities
 from report.quantities.published import cpu_kind, gpu_kind
 
 from .conftest import Factory, SyntheticNode
-from .made_estimates import NO_DATA
+from .made_estimates import NO_DATA, decide
 from .published_runs import CPU, GPU, published_sources, write_source
 
 HEAD = {"article": "whygpu", "section": "One", "says": "Something.", "kind": "measured", "note": "N.", "version": 1}
@@ -427,6 +427,15 @@ def test_two_independent_figures_that_agree_decide() -> None:
     assert figure_sides(10.0, (12.0, "a"), (13.0, "a")) == [Side.UNDECIDED] * 2
     assert figure_sides(10.0, (12.0, "a and b"), (13.0, "b")) == [Side.UNDECIDED] * 2
     assert figure_sides(10.0, (12.0, "a"), (8.0, "b")) == [Side.UNDECIDED] * 2
+
+
+def test_contrary_figures_count_by_a_margin_that_grows_with_their_number() -> None:
+    many = [(30.0, "a")] * 40
+    for contrary, outcome in (((10 / 1.6, "a"),), "supported"), (((10 / 2.0, "a"),), "depends"), (
+        ((9.0, "b"), (9.0, "c")), "depends",
+    ):  # fmt: skip
+        assert decide("at_least", published_estimates(*many, *contrary), 10).outcome == outcome, contrary
+    assert decide("at_least", published_estimates((10 / 1.6, "a")), 10).outcome == "challenged"
 
 
 @given(st.lists(st.tuples(st.floats(0.01, 1e4), st.sampled_from("abc")), min_size=1, max_size=6), st.floats(0.1, 1e3))

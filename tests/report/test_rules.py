@@ -320,3 +320,60 @@ def test_crossover_with_one_series_has_no_estimates() -> None:
     only = log_cases([1.0, 2.0], node=["a"] * 2, device=["cuda:0"] * 2, size=[1, 10])
     options = {"over": "device", "of": "cpu", "to": "gpu", "along": "size"}
     assert not len(decide("crossover", only, 1, options=options).estimates)
+
+
+def many_cases(supporting: int, challenging: int, near: float, undecided: int = 0) -> Estimates:
+    """Return cases for the threshold 1 under at_least, with 3 df and a standard error of 0.05.
+
+    supporting: cases far above. challenging: cases below by `near` standard errors. undecided: cases at the threshold.
+    """
+    values = [3.0] * supporting + [math.exp(-0.05 * near)] * challenging + [1.0] * undecided
+    return log_cases(values, se=[0.05] * len(values), df=3.0)
+
+
+def test_few_cases_near_the_threshold_do_not_make_a_claim_depend() -> None:
+    near = 1.05 * student.ppf(0.995, 3)
+    alone, beside_many = decide("at_least", many_cases(0, 1, near), 1), decide("at_least", many_cases(40, 1, near), 1)
+    assert alone.outcome == "challenged"
+    assert beside_many.outcome == "supported" and beside_many.sides[-1] == "undecided"
+    sure = 1.05 * student.ppf(1 - 0.005 / 41, 3)
+    assert decide("at_least", many_cases(40, 1, sure), 1).outcome == "depends"
+
+
+@given(st.lists(st.sampled_from(list(rules.Side)), max_size=9), st.data())
+def test_only_an_unsure_smaller_side_becomes_undecided(sides: list[Any], data: Any) -> None:
+    sure = [data.draw(st.sampled_from([side, rules.Side.UNDECIDED])) for side in sides]
+    kept = rules.without_unsure_minority(sides, sure)
+    counts = {side: sides.count(side) for side in (rules.Side.SUPPORTS, rules.Side.CHALLENGES)}
+    for side, other in permutations(counts):
+        if counts[side] > counts[other] or side in sure:
+            assert [own is side for own in kept] == [own is side for own in sides]
+        else:
+            assert side not in kept
+
+
+@pytest.mark.parametrize(
+    ("cases_above", "cases_at", "most", "every"),
+    [(3, 0, "supported", "supported"), (3, 1, "supported", "undecided"), (1, 1, "undecided", "undecided")],
+)
+def test_every_needs_all_cases_and_most_more_than_half(cases_above: int, cases_at: int, most: str, every: str) -> None:
+    estimates = many_cases(cases_above, 0, 0, cases_at)
+    for quantifier, outcome in (("most", most), ("every", every)):
+        assert decide("at_least", estimates, 1, options={"quantifier": quantifier}).outcome == outcome
+    assert decide("at_least", estimates, 1).outcome == most
+
+
+@pytest.mark.parametrize(("options", "n_cases", "words"), [
+    ({}, 3, "in most cases, with no sure exception"), ({"quantifier": "every"}, 3, "in every case"),
+    ({}, 1, "in every case"),
+])  # fmt: skip
+def test_rule_text_tells_the_quantifier(options: dict[str, Any], n_cases: int, words: str) -> None:
+    part = {"rule": "at_least", "unit": "s", "threshold": 2.0, "options": options, "n_cases": n_cases, "scale": 1.0}
+    assert verdict_sentences.rule_text(part) == f"supported if at least 2 s {words}"
+
+
+def test_strength_tells_how_many_cases_are_decided() -> None:
+    part = {"rule": "at_least", "outcome": "supported"}
+    listed = [{"outcome": "supports"}] * 8 + [{"outcome": "undecided"}] * 4
+    assert verdict_sentences.strength_text(part, listed) == "Supported as far as is decided: 8 of 12 cases."
+    assert verdict_sentences.strength_text(part, listed[:8]) == ""

@@ -1,4 +1,4 @@
-"""Shares of models that pass a threshold: Clopper-Pearson intervals that count each model once."""
+"""Shares of models that pass a threshold, in samples and on chosen lists, which count each model once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 
 from report import statistics
 from report.estimates import Estimates, exact_estimates
-from report.judging.rules import Population, clopper_pearson
+from report.judging.shares import Population, Share, clopper_pearson, count_quantile
 
 
 def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
@@ -105,3 +105,72 @@ def test_share_verdicts_have_few_errors_and_enough_power(
     outcomes = [draw_population(share, draw).share_at(1.0).outcome(0.5) for _ in range(300)]
     for verdict, (low, high) in (("supported", supported), ("challenged", challenged)):
         assert low <= outcomes.count(verdict) / 300 <= high, verdict
+
+
+def chosen_list(values: dict[str, list[float]], se: float = 0.0, common_error: bool = False) -> Share:
+    """Return the share that reaches 5 on a chosen list. values, se: like `population`."""
+    drawn = population(values, se=se)
+    return Population(drawn.estimates, "model", "at_least", listed=True, common_error=common_error).share_at(5)
+
+
+def test_list_of_exact_models_has_no_interval() -> None:
+    share = chosen_list({"a": [9.0], "b": [9.0, 1.0], "c": [1.0]})
+    assert (share.low, share.estimate, share.high) == pytest.approx((0.5, 0.5, 0.5))
+
+
+@pytest.mark.parametrize(
+    ("above", "count", "wanted", "outcome"),
+    [(4, 6, 0.5, "supported"), (3, 6, 0.5, "supported"), (2, 6, 0.5, "challenged"), (5, 6, 0.9, "challenged")],
+)
+def test_further_contrary_units_turn_a_list(above: int, count: int, wanted: float, outcome: str) -> None:
+    share = chosen_list({f"m{index}": [9.0 if index < above else 1.0] for index in range(count)})
+    assert share.outcome(wanted) == outcome
+    further = share.turning_units(wanted)
+    assert further is not None
+    contrary = 0 if outcome == "supported" else 1
+    for added in (further - 1, further):
+        turned = Share(*[(above + added * contrary) / (count + added)] * 3, count + added, "model", listed=True)
+        assert (turned.outcome(wanted) != outcome) == (added == further)
+    assert share.is_sensitive_to_list(wanted) == (further < count / 4)
+
+
+def test_sample_is_not_turned_by_further_units() -> None:
+    assert population({f"m{index}": [9.0] for index in range(9)}).share_at(5).turning_units(0.5) is None
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=4), min_size=1, max_size=5), st.booleans())
+def test_list_ends_are_quantiles_of_simulated_counts(chances: list[list[float]], common: bool) -> None:
+    units = np.repeat(np.arange(len(chances)), [len(unit) for unit in chances])
+    flat = np.concatenate([np.array(unit) for unit in chances])
+    draw = np.random.default_rng(7)
+    uniform = np.repeat(draw.random((4000, 1)), len(chances), axis=1) if common else draw.random((4000, len(chances)))
+    weights = 1 / np.bincount(units)[units]
+    counts = ((uniform[:, units] < flat) * weights).sum(axis=1)
+    for tail in (0.005, 0.995):
+        end = count_quantile(units, flat, tail, common)
+        # The simulated fractions below and through the quantile enclose the tail, but for the error to simulate.
+        assert (counts < end - 0.01).mean() <= tail + 0.006
+        assert (counts <= end + 0.01).mean() >= tail - 0.006
+
+
+def test_cases_of_a_unit_err_together() -> None:
+    apart = chosen_list({name: [5.0] for name in "abcdefgh"}, se=0.1)
+    together = chosen_list({name: [5.0] for name in "abcdefgh"}, se=0.1, common_error=True)
+    assert 0 < apart.low < apart.high < 1
+    assert (together.low, together.high) == (0, 1)
+    one_unit = chosen_list({"a": [5.0] * 8}, se=0.1)
+    assert (one_unit.low, one_unit.high) == (0, 1)
+
+
+@pytest.mark.parametrize(("above", "wrong"), [(6, "supported"), (7, "challenged")])
+def test_list_verdicts_rarely_err_near_one_half(above: int, wrong: str) -> None:
+    """Simulate 13 models with 5% noise in 3 rounds: `above` models lie 5% above the threshold, the others 5% below."""
+    draw = np.random.default_rng(20262)
+    truth = np.where(np.arange(13) < above, 0.05, -0.05)
+    rows = pd.DataFrame({"model": range(13), "detail": "", "n_rounds": 3, "n_samples": 3})
+    outcomes = []
+    for _ in range(400):
+        points = statistics.estimate_on_log_scale(list(np.exp(truth[:, None] + draw.normal(0, 0.05, (13, 3)))))
+        estimates = Estimates.from_points(rows, points, log=True)
+        outcomes.append(Population(estimates, "model", "at_least", listed=True).share_at(1.0).outcome(0.5))
+    assert outcomes.count(wrong) <= 4

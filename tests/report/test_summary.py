@@ -12,6 +12,7 @@ import pyarrow as arrow
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import special
 
 from contract.errors import StudyError
 from contract.sample_flags import FLAGS, Flag, parse_sample_flags, worst_flags
@@ -152,13 +153,22 @@ def summarise_series(samples: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def estimate(medians: Sequence[float], variance: float, df: float, log: bool) -> dict[str, float]:
-    y = np.log(medians) if log else np.array(medians)
+# Each scale's function for medians, and its inverse.
+SCALES: dict[str, tuple[Any, Any]] = {
+    "log": (np.log, np.exp),
+    "logit": (special.logit, special.expit),
+    "linear": (np.array, np.array),
+}
+
+
+def estimate(medians: Sequence[float], variance: float, df: float, scale: str) -> dict[str, Any]:
+    forward, inverse = SCALES[scale]
+    y = forward(medians)
     se = math.sqrt(variance / len(y)) if df else math.nan
     half = float(statistics.half_width(se, df))
     ends = np.array([y.mean(), y.mean() - half, y.mean() + half])
-    middle, low, high = np.exp(ends) if log else ends
-    return {"estimate": middle, "low": low, "high": high, "log_se": se, "df": df}
+    middle, low, high = inverse(ends)
+    return {"estimate": middle, "low": low, "high": high, "log_se": se, "df": df, "scale": scale}
 
 
 def mean_correlation(logs: list[Any]) -> float:
@@ -178,14 +188,20 @@ def estimate_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
     """Compute the estimates for a group of series with status ok."""
     metric, share = rows["metric"].iloc[0], (rows["unit"] == "1").all()
     df = [float(len(medians) - 1) for medians in rows["medians"]]
-    if not share and all(min(medians) > 0 for medians in rows["medians"]):
-        logs = [np.log(medians) for medians in rows["medians"]]
+    timed_share = share and metric.endswith("share") and metric not in COUNTED
+    scale = "linear"
+    if timed_share and all(0 < min(medians) <= max(medians) < 1 for medians in rows["medians"]):
+        scale = "logit"
+    elif not share and all(min(medians) > 0 for medians in rows["medians"]):
+        scale = "log"
+    if scale != "linear":
+        logs = [SCALES[scale][0](medians) for medians in rows["medians"]]
         variances = [np.var(log, ddof=1) if len(log) > 1 else 0.0 for log in logs]
         moderated = statistics.moderate(variances, df, mean_correlation(logs))
         priors = zip(moderated.own, moderated.prior_df, moderated.prior_variance, strict=True)
         series = zip(rows["medians"], moderated.variance, moderated.df, priors, strict=True)
         return [
-            {**estimate(medians, variance, freedom, log=True), **dict(zip(MODERATION, prior, strict=True))}
+            {**estimate(medians, variance, freedom, scale), **dict(zip(MODERATION, prior, strict=True))}
             for medians, variance, freedom, prior in series
         ]
     results = []
@@ -195,9 +211,9 @@ def estimate_group(rows: pd.DataFrame) -> list[dict[str, Any]]:
             # A value that is equal in all rounds is exact if it is counted; otherwise its spread is unknown.
             se = 0.0 if metric in COUNTED else math.nan
             result = dict.fromkeys(("low", "high"), medians[0] if se == 0 else math.nan)
-            result |= {"estimate": medians[0], "log_se": se, "df": freedom, "exact": se == 0}
+            result |= {"estimate": medians[0], "log_se": se, "df": freedom, "scale": scale, "exact": se == 0}
         else:
-            result = estimate(medians, np.var(medians, ddof=1) if freedom else 0.0, freedom, log=False)
+            result = estimate(medians, np.var(medians, ddof=1) if freedom else 0.0, freedom, scale)
         result["variance"] = np.var(medians, ddof=1) if freedom else math.nan
         if share and metric.endswith("share"):
             result |= {end: min(1.0, max(0.0, result[end])) for end in ("low", "high") if not math.isnan(result[end])}
@@ -210,6 +226,7 @@ def summarise_directly(samples: pd.DataFrame) -> pd.DataFrame:
     groups = sorted(samples.groupby(SERIES), key=lambda item: item[0])
     rows = pd.DataFrame([{**dict(zip(SERIES, key, strict=True)), **summarise_series(part)} for key, part in groups])
     rows[["estimate", "low", "high", "log_se", "df", *MODERATION]] = math.nan
+    rows["scale"] = pd.Series("", rows.index, dtype="str")
     for _, places in rows[rows["status"] == "ok"].groupby(GROUP).groups.items():
         for place, result in zip(places, estimate_group(rows.loc[places]), strict=True):
             if result.pop("exact", False):
@@ -246,6 +263,7 @@ def test_random_tables_cover_every_case() -> None:
     energy = rows["metric"].eq("energy") & rows["estimate"].gt(0)
     assert (energy & linear).any() and (energy & rows["low"].notna() & ~linear).any(), "one scale only"
     assert rows.loc[rows["metric"].str.endswith("_share"), "high"].eq(1).any()
+    assert set(rows.loc[rows["metric"] == "matmul_time_share", "scale"]) >= {"linear", "logit"}
 
 
 @pytest.mark.parametrize(
