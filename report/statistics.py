@@ -8,7 +8,9 @@ eight rounds determine a point's variance badly, so it is *moderated*: shrunk to
 the same node, experiment, device and metric. The better these variances agree, the more it is shrunk (Smyth 2004, Stat.
 Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 
-**A ratio** is estimated by the difference between two log estimates.
+**A ratio** is estimated by the difference between two log estimates. They count as independent, except if both were
+measured beside each other and one reason changes both, such as the clock: then the difference is taken in each round
+(`report.quantities.shared_rounds`).
 
 This module departs from limma and Welch in three ways. Simulation showed the first two to be necessary (40 points or
 fewer, 3 to 8 rounds, 2% spread between rounds and 1% within, variances equal or spread over a factor 25, round effects
