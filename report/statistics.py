@@ -8,7 +8,9 @@ eight rounds determine a point's variance badly, so it is *moderated*: shrunk to
 the same node, experiment, device and metric. The better these variances agree, the more it is shrunk (Smyth 2004, Stat.
 Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 
-**A ratio** is estimated by the difference between two log estimates.
+**A ratio** is estimated by the difference between two log estimates. They count as independent, except if both were
+measured beside each other and one reason changes both, such as the clock: then the difference is taken in each round
+(`report.quantities.shared_rounds`).
 
 **A share of time** is estimated by its log odds, moderated like the logarithm of a time. In a share a / (a + b), a and
 b vary on the log scale, and so do its odds a / b. (The variance of the share itself vanishes at 0 and 1, so shares

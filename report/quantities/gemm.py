@@ -9,6 +9,7 @@ from report.data.dataset import SETTLED, Dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat_estimates, device_kind
 from report.quantities import quantity
+from report.quantities.shared_rounds import pair_rounds
 
 _LABELS = ("dtype", "threads", "backend", "shape", "m", "n", "k")
 _POINT = ["node", "device", "dtype", "threads"]
@@ -61,9 +62,23 @@ def peak_rate(data: Dataset, kernel: str) -> Estimates:
     return data.summary("peak", value="flop_per_s").filter(kernel=kernel).best_per_group(_POINT)
 
 
-def per_cycle_per_core(data: Dataset, rates: Estimates) -> Estimates:
-    """Convert rates in FLOP/s to multiply-adds per clock cycle and core."""
-    return rates.scaled_by(1 / rates.numbers("threads")) / 2 / core_clock(data)
+def divide_by_clock(data: Dataset, rates: Estimates) -> Estimates:
+    """Convert rates in FLOP/s on CPUs to multiply-adds per clock cycle, summed over all cores.
+
+    If a rate and the clock were measured beside each other, they are divided in each round.
+    """
+    return pair_rounds(data, rates / 2 / core_clock(data), (-1, -1))
+
+
+def _per_core(per_cycle: Estimates) -> Estimates:
+    return per_cycle.scaled_by(1 / per_cycle.numbers("threads"))
+
+
+def _peak_per_cycle(data: Dataset, kernel: str) -> Estimates:
+    """Return a kernel's peak in multiply-adds per clock cycle, by node, device, dtype and threads."""
+    # The kernels' ratios moderate each other's variances.
+    rates = data.summary("peak", value="flop_per_s").best_per_group([*_POINT, "kernel"])
+    return divide_by_clock(data, rates).filter(kernel=kernel).drop_labels("kernel")
 
 
 def share_of_peak(data: Dataset, rates: Estimates) -> Estimates:
@@ -85,9 +100,10 @@ def mac_per_cycle_per_core(data: Dataset) -> Estimates:
     """Multiply-adds retired per clock cycle and core: rate / 2 / threads / clock.
 
     The clock is measured with one busy core. With all cores busy it may be lower, so the result is a lower bound. Needs
-    the experiment `gemm` on the CPU, and `clock` on the same node.
+    the experiment `gemm` on the CPU, and `clock` on the same node. If both ran within a minute, the rate is divided by
+    the clock in each round.
     """
-    return per_cycle_per_core(data, product_rate(data).filter(device="cpu"))
+    return _per_core(divide_by_clock(data, product_rate(data).filter(device="cpu")))
 
 
 @quantity("gemm.mac_per_cycle", "MAC/cycle", _LABELS, reads=("clock",))
@@ -99,8 +115,7 @@ def mac_per_cycle(data: Dataset) -> Estimates:
     their ratio is stable.
     """
     on_gpus = with_best(_join_metrics([_counter_rates(data, metric) for metric in METRICS]))
-    clocks = data.summary("clock", metric="clock").best_per_group(["node", "device"])
-    return concat_estimates([on_gpus, product_rate(data).filter(device="cpu") / 2 / clocks])
+    return concat_estimates([on_gpus, divide_by_clock(data, product_rate(data).filter(device="cpu"))])
 
 
 def _counter_rates(data: Dataset, metric: str) -> Estimates:
@@ -124,8 +139,11 @@ def peak_share(data: Dataset) -> Estimates:
 
 @_cpu_quantity("peak.scalar_mac_per_cycle", "MAC/cycle", ("dtype", "threads"), experiments=["peak", "clock"])
 def scalar_mac_per_cycle(data: Dataset) -> Estimates:
-    """Multiply-adds per clock cycle in one core that uses only scalar instructions."""
-    return peak_rate(data, "scalar_fma").filter(threads=1) / 2 / core_clock(data)
+    """Multiply-adds per clock cycle in one core that uses only scalar instructions.
+
+    If the rate and the clock were measured within a minute, they are divided in each round.
+    """
+    return _peak_per_cycle(data, "scalar_fma").filter(threads=1)
 
 
 @quantity("clock.rate", "Hz", device="cpu")
@@ -142,9 +160,10 @@ def peak_mac_per_cycle(data: Dataset) -> Estimates:
     """Multiply-adds per clock cycle and core with the widest vectors: rate / 2 / threads / clock.
 
     All operands stay in registers. The clock is measured with one busy core. With several busy cores it may be lower,
-    so the result is a lower bound.
+    so the result is a lower bound. If the rate and the clock were measured within a minute, they are divided in each
+    round.
     """
-    return per_cycle_per_core(data, peak_rate(data, "fma"))
+    return _per_core(_peak_per_cycle(data, "fma"))
 
 
 # Content to compare with: all other experiments multiply matrices with this content.

@@ -14,6 +14,7 @@ from report.formatting import with_unit
 from report.quantities import quantity
 from report.quantities.gemm import core_clock
 from report.quantities.memory import CACHE_MULTIPLE, last_level_cache
+from report.quantities.shared_rounds import pair_rounds
 
 # This footprint fits into one core's level 2 cache on any processor sold as new in the last ten years.
 NEAR_BYTES = 256 * 2**10
@@ -110,7 +111,7 @@ def mispredict_cycles(data: Dataset) -> Estimates:
 @_cpu_quantity("sequential.load_cycles", "cycles", ("footprint",), experiments=["sequential", "clock"])
 def load_cycles(data: Dataset) -> Estimates:
     """Clock cycles per load in a chain through memory in random order, by footprint."""
-    return _chase_times(data) / core_clock(data).inverse()
+    return pair_rounds(data, _chase_times(data) / core_clock(data).inverse(), (1, 1))
 
 
 @_cpu_quantity("sequential.cache_gain", "1")

@@ -108,7 +108,7 @@ WITHOUT_REASON = {"estimate": None, **WITHOUT_INTERVAL, "detail": ""}
 @pytest.mark.parametrize(
     ("check", "quantity", "change", "message"),
     [
-        ("rule-version", PRODUCT, lambda v, p, c: v.update(version=3), "version 3 of its rule has no reason"),
+        ("rule-version", PRODUCT, lambda v, p, c: v.update(version=4), "version 4 of its rule has no reason"),
         ("rule-version", PRODUCT, lambda v, p, c: v.update(version=2, changes=[{"version": 2, "reason": " "}]),
          "version 2 of its rule has no reason"),
         *(("rule-version", PRODUCT, lambda v, p, c, key=key: p.update({key: ""}), f"decided without {key}")
