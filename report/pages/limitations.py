@@ -143,7 +143,7 @@ def _list_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     counted = [
         str(verdict["id"])
         for verdict in verdicts
-        if any(part.get("rule") == "for_share_of" for part in verdict.get("parts") or [])
+        if any((part.get("share") or {}).get("listed") for part in verdict.get("parts") or [])
     ]
     if not counted:
         return ""
