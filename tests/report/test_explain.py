@@ -36,7 +36,7 @@ def test_explain_shows_article_rule_rows_and_sensitivity(small_study: Path, docu
         "N03: CHALLENGED",
         verdict["article_title"],
         verdict["says"],
-        "measured claim; evidence: measured; rule: version 2",
+        "measured claim; evidence: measured; rule: version 3",
         verdict_sentences.rule_text(part),
         "Quantity gemm.mac_per_cycle_per_core, in MAC/cycle",
         "made of 2 rows of the summary",
