@@ -39,6 +39,14 @@ def parse_minutes(text: str) -> float:
     return value
 
 
+def parse_share(text: str) -> float:
+    """Parse a share from 0 to 1. Raises ArgumentTypeError."""
+    value = parse_number(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a share from 0 to 1")
+    return value
+
+
 def integer_between(least: int, most: int) -> Callable[[str], int]:
     """Return a function to parse whole numbers from `least` to `most`. It raises ArgumentTypeError."""
 

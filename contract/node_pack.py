@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from contract import node, sample_table
+from contract.attempts import MOST_ATTEMPTS
 from contract.errors import StudyError
 from contract.files import parse_json, read_plain_file
 from contract.node import PARTIAL, RECORD, integer_schema, object_schema, text_schema
@@ -30,9 +31,11 @@ from contract.schema import check_document, escape_line, truncate
 VERSION, MANIFEST = 1, "manifest.json"
 # These limits are about thirty times the bytes and forty times the files in the largest published node.
 MOST_BYTES, MOST_FILES = 2**27, 5000
-ROUND = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\.[a-z]{1,20}(-[0-9]{1,4})?\.[1-9][0-9]{0,6}\.parquet")
+ROUND = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\.[a-z]{1,20}(-[0-9]{1,4})?\.[1-9][0-9]{0,6}(?P<repeat>-[2-9])?\.parquet")
+# Columns of the sample table that make a round file's name.
+ROUND_COLUMNS = ["experiment", "device", "round", "attempt"]
 _RECORDS = (RECORD, PARTIAL)
-_ALLOWED = f"only {RECORD} or {PARTIAL} and <experiment>.<device>.<round>.parquet belong in a pack"
+_ALLOWED = f"only {RECORD} or {PARTIAL} and <experiment>.<device>.<round>[-<attempt>].parquet belong in a pack"
 _AGAIN = "pack the node again with `python -m experiments pack`"
 
 SCHEMA = object_schema(
@@ -80,14 +83,27 @@ class Pack:
             (folder / name).write_bytes(data)
 
 
-def round_file_name(experiment: str, device: str, number: int) -> str:
-    """Return the file name for a round, such as 'gemm.cuda-0.2.parquet'."""
-    return f"{experiment}.{device.replace(':', '-')}.{number}.parquet"
+def round_file_name(experiment: str, device: str, number: int, attempt: int = 1) -> str:
+    """Return the file name for a round, such as 'gemm.cuda-0.2.parquet', or for its second attempt, with '2-2'."""
+    suffix = f"-{attempt}" if attempt > 1 else ""
+    return f"{experiment}.{device.replace(':', '-')}.{number}{suffix}.parquet"
+
+
+def is_repeat(name: str) -> bool:
+    """Tell if a file name is that of a further attempt at a round."""
+    match = ROUND.fullmatch(name)
+    return match is not None and match["repeat"] is not None
+
+
+def repeat_files(first: Path) -> list[Path]:
+    """List the existing files with further attempts at a round. first: path to the file with its first attempt."""
+    paths = [first.with_name(f"{first.stem}-{attempt}.parquet") for attempt in range(2, MOST_ATTEMPTS + 1)]
+    return [path for path in paths if path.exists()]
 
 
 def check_round(path: Path) -> None:
     """Check that a file holds samples of exactly the round that its name states. Raises StudyError."""
-    contents = sample_table.load_samples(path)[0].select(["experiment", "device", "round"])
+    contents = sample_table.load_samples(path)[0].select(ROUND_COLUMNS)
     names = {round_file_name(*row) for row in contents.to_pandas().drop_duplicates().itertuples(index=False, name=None)}
     if names != {path.name}:
         raise StudyError(

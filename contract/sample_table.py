@@ -39,7 +39,8 @@ from contract.schema import check_document
 SCHEMA_VERSIONS = (1, 2)
 STATUSES = ("ok", "wrong", "unsupported", "skipped", "oom", "failed", "timeout")
 STOP_REASONS = ("converged", "plateau", "budget", "samples")
-# Columns that were added later, so that old files lack them. They are read as empty.
+# Columns that were added later, so that old files lack them. They are read as empty. Files without the column `attempt`
+# hold first attempts.
 LATER = ("memory_clock_mhz", "utilisation")
 ORIGINS = ("measured", "synthetic")
 # Limits for one round, about forty times the rows and a hundred times the bytes in the largest published round.
@@ -152,6 +153,12 @@ SAMPLES = pa.DataFrameSchema(
         ),
         "run": _column("str", "The process that measured this round", like=_WORD),
         "round": _column("int64", "Round, from 1: one process, every point once, in shuffled order", pa.Check.ge(1)),
+        "attempt": _column(
+            "int64",
+            "Attempt at the point in this round, from 1: 2 and 3 follow at the end of the run if others disturbed the "
+            "attempts before",
+            pa.Check.ge(1),
+        ),
         "experiment": _column("str", "Experiment", like=_NAME),
         "device": _column("str", "Device: cpu, cuda:0, …", like=r"[a-z]{1,20}(:[0-9]{1,4})?"),
         "backend": _column("str", "Library that did the work", like=_WORD),
@@ -236,7 +243,19 @@ SAMPLES = pa.DataFrameSchema(
     ],
     strict=True,
     ordered=False,
-    unique=["node", "round", "experiment", "device", "backend", "dtype", "threads", "params", "metric", "sample"],
+    unique=[
+        "node",
+        "round",
+        "attempt",
+        "experiment",
+        "device",
+        "backend",
+        "dtype",
+        "threads",
+        "params",
+        "metric",
+        "sample",
+    ],
 )
 
 
@@ -337,6 +356,8 @@ def load_encoded(path: Path) -> tuple[arrow.Table, dict[str, Any]]:
             f"this program reads versions {readable}: measure again or use the matching release"
         )
     check_document(about, ROUND_SCHEMA, f"{path}: metadata 'study'")
+    if "attempt" not in contents.column_names:
+        contents = contents.append_column("attempt", arrow.array(np.ones(len(contents), dtype=np.int64)))
     # Drop other metadata, which pandas would apply to the data frame.
     return contents.replace_schema_metadata(None), about
 

@@ -1,4 +1,4 @@
-"""Define and run the commands list, probe, doctor, preflight, run, plan, seal, outcomes, pack, check and new."""
+"""Define and run the commands: list, probe, doctor, preflight, run, plan, repeat, seal, outcomes, pack, check, new."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ import os
 import shutil
 import sys
 import time
-import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from contract.arguments import Parser, expand_home, parse_count, parse_minutes, parse_path, parse_seed
+from contract.arguments import Parser, expand_home, parse_count, parse_minutes, parse_path, parse_seed, parse_share
 from contract.errors import StudyError
 from contract.files import atomic_path, write_json
-from contract.node import node_id, read_node, utc_time
+from contract.node import node_id, read_node
 from experiments.jobs import NO_TORCH, Job, Plan, read_plan
 
 # Seconds to wait for another round on this node to end, before refusing to measure. This is enough for a round whose
@@ -89,8 +88,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan.add_argument("--gpu", metavar="NAME", help="plan for this GPU, with an H100's rates and cache")
     plan.add_argument("--cores", type=parse_count, help="plan for this core count")
     plan.add_argument("--time-start", action="store_true", help="measure process start times and a core's FLOP/s")
+    plan.add_argument(
+        "--repeat-share", type=parse_share, default=0.0, help="share of the time that `repeat` may add (default: 0)"
+    )
     plan.add_argument("--out", type=parse_path, help="file to write, for `run --plan`")
     plan.set_defaults(run=_plan)
+
+    repeat = commands.add_parser("repeat", help="measure the points again that others disturbed in a round")
+    repeat.add_argument("--node", type=parse_path, required=True, help="record from `probe`")
+    repeat.add_argument("--plan", type=parse_path, required=True, help="plan file from `plan`")
+    repeat.add_argument("--folder", type=parse_path, required=True, help="folder with all rounds of the plan")
+    repeat.add_argument(
+        "--share", type=parse_share, default=0.25, help="time limit, as a share of the rounds' time (0: no repeats)"
+    )
+    repeat.add_argument("--seed", type=parse_seed, default=0, help="seed to shuffle the points")
+    repeat.set_defaults(run=_repeat)
 
     seal = commands.add_parser("seal", help="write a node's record after its rounds are measured")
     seal.add_argument("--probe", type=parse_path, required=True, help="record from `probe`")
@@ -197,8 +209,9 @@ def _preflight(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from experiments import hardware, rounds, worker_environment
+    from experiments import hardware, rounds
     from experiments.lock import node_lock
+    from experiments.round_files import measure_into_file, print_removed_variables
 
     if arguments.out.suffix != ".parquet":
         raise StudyError(
@@ -214,42 +227,11 @@ def _run(arguments: argparse.Namespace) -> int:
     round_ = rounds.Round(
         job, arguments.round, seed, arguments.log, meanwhile=lambda: import_module("contract.sample_table")
     )
-    # Do not report thread counts: Snakemake sets them, and each point overrides them.
-    blocked = [name for name in worker_environment.blocked_variables() if not name.endswith("_THREADS")]
-    if blocked:
-        print(
-            f"note: removed from the measuring process's environment: {', '.join(blocked)} "
-            "(they would affect the measurement)",
-            file=sys.stderr,
-        )
+    print_removed_variables()
+    # Record only the preset's file name, since full paths name people and machines.
+    options = {"preset": Path(preset).name, "seed": arguments.seed}
     with node_lock(PATIENCE_S):
-        started = time.perf_counter()
-        round_.run()
-        samples = rounds.samples_table(round_, node, uuid.uuid4().hex[:12])
-        wall = time.perf_counter() - started
-        about = {
-            "seed": seed,
-            # Read the system clock only after the round, and derive the start from `wall`: then start and end are
-            # consistent even if the clock was set during the round.
-            "started_utc": utc_time(wall),
-            "ended_utc": utc_time(),
-            "wall_s": wall,
-            **({"stood_s": round_.stood_s} if round_.stood_s else {}),
-            "warmup_s": round_.warmup_s,
-            "timed_s": round_.timed_s,
-            "workers": round_.workers,
-            "host": hardware.machine_instance(),
-            # Record only the preset's file name, since full paths name people and machines.
-            "options": {"preset": Path(preset).name, "seed": arguments.seed},
-            "left_out_of_environment": worker_environment.blocked_variables(),
-            "environments": round_.environments,
-            **({"planned": job.digest(arguments.round)} if plan else {}),
-            "protocol": job.protocol,
-            **({"metric_protocols": job.metric_protocols} if job.metric_protocols else {}),
-        }
-        from contract.sample_table import write_unchecked
-
-        write_unchecked(arguments.out, samples, about)
+        measure_into_file(arguments.out, round_, node, options, job.digest(arguments.round) if plan else "")
         if arguments.node and plan:
             from experiments.node_writer import begin_node
 
@@ -306,7 +288,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         planned = plan.fit_budget(planned, minutes, at_least_essential=arguments.budget is None)
     if arguments.out:
         write_json(arguments.out, planned.as_json, in_lines=True)
-    print(plan.format_plan(planned), file=sys.stderr if arguments.out else sys.stdout)
+    print(plan.format_plan(planned, arguments.repeat_share), file=sys.stderr if arguments.out else sys.stdout)
     return 0
 
 
@@ -330,6 +312,23 @@ def _read_devices(node: Path | None) -> list[dict[str, Any]]:
         devices: list[dict[str, Any]] = read_node(node)["devices"]
         return devices
     return [device.describe() for device in detect()[0]]
+
+
+def _repeat(arguments: argparse.Namespace) -> int:
+    from experiments.lock import node_lock
+
+    if not arguments.share:
+        print("no point is measured again: the share of time for it is 0", file=sys.stderr)
+        return 0
+    node, plan = _same_machine(arguments.node), read_plan(arguments.plan)
+    from experiments.repeats import repeat_rounds
+    from experiments.round_files import print_removed_variables
+
+    print_removed_variables()
+    with node_lock(PATIENCE_S):
+        summary = repeat_rounds(arguments.folder, arguments.node, node, plan, arguments.share, arguments.seed)
+    print(summary, file=sys.stderr)
+    return 0
 
 
 def _seal(arguments: argparse.Namespace) -> int:

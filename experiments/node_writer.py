@@ -52,13 +52,16 @@ def summarize_plan(plan: Plan) -> dict[str, Any]:
 def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = None) -> None:
     """Write a node's complete record, with facts from its rounds.
 
-    probe: the file with this machine's record. rounds: the rounds' files. plan: if given, the record also contains the
-    predicted and the measured seconds of each job. Raises StudyError if a round belongs to another node.
+    probe: the file with this machine's record. rounds: the rounds' files, with the files of further attempts beside
+    them. plan: if given, the record also contains the predicted and the measured seconds of each job's first attempts.
+    Raises StudyError if a round belongs to another node.
     """
+    from contract.node_pack import repeat_files
     from contract.sample_table import read_samples
 
     record = read_node(probe)
-    tables = [(path, *read_samples(path)) for path in rounds]
+    files = [*rounds, *(repeat for path in rounds for repeat in repeat_files(path))]
+    tables = [(path, *read_samples(path)) for path in files]
     abouts = [about for _, _, about in tables]
     record["started_utc"] = min(about["started_utc"] for about in abouts)
     record["ended_utc"] = max(about["ended_utc"] for about in abouts)
@@ -75,12 +78,12 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
         record["jobs"] = summarize_plan(plan)
         for name, job in record["jobs"].items():
             seconds_by_round = _round_seconds(
-                (path, about) for path, _, about in tables if path.name.startswith(f"{name}.")
+                (path, about) for path, _, about in tables[: len(rounds)] if path.name.startswith(f"{name}.")
             )
             job["wall_s"] = [seconds_by_round[number][0] for number in sorted(seconds_by_round)]
             if any(stood := [seconds_by_round[number][1] for number in sorted(seconds_by_round)]):
                 job["stood_s"] = stood
-    _move_superseded(out.parent, keep={path.resolve() for path in rounds})
+    _move_superseded(out.parent, keep={path.resolve() for path in files})
     write_node(out, record)
     (out.parent / PARTIAL).unlink(missing_ok=True)
 

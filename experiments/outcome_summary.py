@@ -19,7 +19,8 @@ SHOWN = 110
 def format_outcomes(folders: Iterable[Path]) -> str:
     """Format for each node how many points are not ok for each reason, and which rounds are missing.
 
-    The most frequent reason is first. A point that was measured in several rounds counts once per round.
+    The most frequent reason is first. A point that was measured in several rounds counts once per round; further
+    attempts in a round do not count.
     folders: node folders, or their parents. Raises StudyError if there is no node.
     """
     places = list(folders)
@@ -34,9 +35,11 @@ def format_outcomes(folders: Iterable[Path]) -> str:
 
 
 def _node_lines(node: Path) -> Iterable[str]:
+    from contract.node_pack import is_repeat
     from contract.sample_table import read_samples
 
     record, files = read_node(record_path(node)), sorted(node.glob("[!.]*.parquet"))
+    files = [path for path in files if not is_repeat(path.name)]
     counts: Counter[tuple[str, str, bool, str, str]] = Counter()
     unreadable = []
     for path in files:

@@ -7,7 +7,7 @@ from pathlib import Path
 from contract.errors import StudyError
 from contract.files import atomic_path, read_plain_file
 from contract.node import RECORD, missing_rounds, read_node, record_path
-from contract.node_pack import MOST_BYTES, ROUND, check_round, make_archive, make_manifest
+from contract.node_pack import MOST_BYTES, ROUND, check_round, is_repeat, make_archive, make_manifest
 from contract.sample_table import read_samples
 
 NODES = Path("results/nodes")
@@ -50,7 +50,8 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
     for path in rounds:
         if not ROUND.fullmatch(path.name):
             raise StudyError(
-                f"{path}: the name is not <experiment>.<device>.<round>.parquet: rename the file, or move it away"
+                f"{path}: the name is not <experiment>.<device>.<round>[-<attempt>].parquet: rename the file, or move "
+                "it away"
             )
         table, _ = read_samples(path)
         check_round(path)
@@ -64,7 +65,7 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
     target = out or NODES.parent / f"{manifest['node']}.zip"
     with atomic_path(target) as temporary:
         temporary.write_bytes(archive)
-    return _describe_pack(target, len(archive), record, [path.name for path in rounds])
+    return _describe_pack(target, len(archive), record, [path.name for path in rounds if not is_repeat(path.name)])
 
 
 def _describe_pack(target: Path, size: int, record: Path, rounds: list[str]) -> str:

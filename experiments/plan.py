@@ -270,8 +270,11 @@ def budget_min(preset: Mapping[str, Any], devices: Iterable[Mapping[str, Any]]) 
     return minutes
 
 
-def format_plan(plan: Plan) -> str:
-    """Format the plan: one line per experiment and device, with the points omitted for the budget."""
+def format_plan(plan: Plan, repeat_share: float = 0.0) -> str:
+    """Format the plan: one line per experiment and device, with the points omitted for the budget.
+
+    repeat_share: share of the time that measuring disturbed points again may add.
+    """
     lines = [f"{'experiment':14} {'device':8} {'points':>6} {'left out':>8} {'s a round':>9} {'min in all':>10}"]
     for planned_job in plan.jobs:
         out = sum(bool(point.left_out) for point in planned_job.points)
@@ -287,5 +290,6 @@ def format_plan(plan: Plan) -> str:
     lines.append(
         f"{experiments} experiments, {measured:,} points: in all about {plan.seconds / 60:.1f}{budget} min in "
         f"{plan.rounds} rounds, predicted from data sheets"
+        + (f"; up to {repeat_share * plan.seconds / 60:.1f} more to repeat what others disturb" if repeat_share else "")
     )
     return "\n".join(lines)

@@ -24,7 +24,10 @@ from experiments.worker_processes import COMMAND, Workers, unreadable_answer
 
 @dataclass
 class Round:
-    """One round for a job, with the results so far. meanwhile: called while a measuring process starts."""
+    """One round for a job, with the results so far.
+
+    meanwhile: called while a measuring process starts. attempt: 1, or more if the points are measured again.
+    """
 
     job: Job
     number: int
@@ -32,6 +35,7 @@ class Round:
     log: Path | None = None
     command: Sequence[str] = COMMAND
     meanwhile: Callable[[], object] = lambda: None
+    attempt: int = 1
     rows: list[dict[str, Any]] = field(default_factory=list)
     outcomes: list[str] = field(default_factory=list)
     warmup_s: float = 0.0
@@ -48,6 +52,7 @@ class Round:
         points, answers = shuffle_points(self.job.round_points(self.number), self.seed), list[dict[str, Any]]()
         workers = Workers(self.command, self.log, self.meanwhile)
         title = f"{self.job.experiment} on {self.job.device}, round {self.number}"
+        title += f", attempt {self.attempt}" if self.attempt > 1 else ""
 
         # Disable tqdm's monitor thread, which would wake up during samples.
         tqdm.monitor_interval = 0
@@ -142,6 +147,7 @@ class Round:
         self.outcomes.append(answer["status"])
         base: dict[str, Any] = {
             "round": self.number,
+            "attempt": self.attempt,
             "experiment": self.job.experiment,
             "device": self.job.device,
             **point.columns,
@@ -232,6 +238,7 @@ def _valid_rows(
     return rows
 
 
-def round_seed(base: int, experiment: str, device: str, number: int) -> int:
-    """Derive the seed for a round's order from the study's seed, experiment, device and round."""
-    return random.Random(f"{base}/{experiment}/{device}/{number}").getrandbits(32)
+def round_seed(base: int, experiment: str, device: str, number: int, attempt: int = 1) -> int:
+    """Derive the seed for a round's order from the study's seed, experiment, device, round and attempt."""
+    suffix = f"-{attempt}" if attempt > 1 else ""
+    return random.Random(f"{base}/{experiment}/{device}/{number}{suffix}").getrandbits(32)

@@ -29,6 +29,7 @@ STAGES = {
     "machine": ("measuring {}", 1200),
     "machine_by_ssh": ("measuring {}, by ssh", 1200),
     "preliminary": ("a first page, from round 1", 30),
+    "seal": ("measuring again what others disturbed", 5),
     "gather": ("gathering the samples, with those of the published machines", 6),
     "judge": ("judging the claims", 15),
     "report": ("rendering the report, page and PDF", 60),
@@ -36,7 +37,7 @@ STAGES = {
     "lint": ("checking that every number has its source, unit and interval (lint.txt)", 8),
 }
 # Snakemake rules whose last log line is printed.
-RELAYED = ("discover", "measure", "preliminary", "gather", "judge", "lint")
+RELAYED = ("discover", "measure", "preliminary", "seal", "gather", "judge", "lint")
 ERROR_LINES = 15
 # Seconds between clock updates. Shorter pauses are not detected, which does not matter here.
 TICK_S = 5.0

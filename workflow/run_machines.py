@@ -71,7 +71,8 @@ class Machines:
         words = {key: self.setting(name, key) for key in _OWN}
         if own := self.preset_files(name):
             words["preset"] = preset or str(Path(own[0]).resolve())
-        words |= {"seed": self.config["seed"], "results": "results", "published": "", "previous": ""}
+        words |= {name: self.config[name] for name in ("seed", "repeat_share")}
+        words |= {"results": "results", "published": "", "previous": ""}
         words["models"] = str(Path(self.config["models"]).resolve()) if self.config["models"] else ""
         # If a killed command has left a run on the machine, the workflow waits until that run ends.
         words |= {"machines": "", "wait": True}
@@ -85,9 +86,12 @@ class Machines:
         return int(self.setting(name, "cores", here)) if attempt <= TRIES else 1
 
     def runtime_min(self, name: str) -> int:
-        """Return the time limit for a machine's job, in minutes: its `runtime`, or 1.5 times its budget plus 15."""
+        """Return the time limit for a machine's job, in minutes.
+
+        This is its `runtime`, or its budget times 1.25 plus `repeat_share`, plus 15.
+        """
         granted = self.setting(name, "budget_min") or self.granted_min(self.setting(name, "preset"))
-        return int(self.resource(name, "runtime") or math.ceil(1.5 * granted + 15))
+        return int(self.resource(name, "runtime") or math.ceil((1.25 + self.config["repeat_share"]) * granted + 15))
 
     def resource(self, name: str, key: str) -> Any:
         """Return a machine's value for a scheduler resource, or None if the machine does not set this resource."""

@@ -17,6 +17,7 @@ import pyarrow as arrow
 from pyarrow import ipc
 
 from contract import child_processes
+from contract.attempts import samples_that_count
 from contract.files import write_json
 from report.data.node_folders import Folder, find_nodes
 from report.data.node_reader import Node, Nodes, empty_samples, print_warnings, read_folders
@@ -54,7 +55,7 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
         {
             **node.record,
             "label": node.label,
-            **{name: getattr(node, name) for name in ("source", "rounds", "contributed")},
+            **{name: getattr(node, name) for name in ("source", "rounds", "contributed", "repeats")},
         }
         for node in gathered.nodes
     ]
@@ -137,18 +138,21 @@ def _gather_batches(folders: Sequence[Folder], scratch: Path) -> Iterator[_Batch
 
 def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
     results = read_folders(folders)
-    samples = Nodes([node for node, _ in results if node], []).samples()
+    samples = Nodes([node for node, _ in results if node], []).all_samples()
     # Tables are dropped as soon as they are converted, because each takes a good part of the memory.
     nodes = [replace(node, samples=empty_samples()) for node, _ in results if node]
     refused = [fault for _, faults in results for fault in faults]
     del results
-    summary = summarise(samples)
+    counts = samples_that_count(samples)
+    # Do not copy the samples of nodes without further attempts.
+    summary = summarise(samples if counts.all() else samples[counts])
     order = {node.id: at for at, node in enumerate(nodes)}
     summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable")
-    table = measured.plain_samples(samples)
+    table = measured.plain_samples(samples.assign(counts=counts))
     del samples
     points = measured.list_points(table)
-    runs = list(table.select("node", "experiment", "device", "round", "run").unique(maintain_order=True).iter_rows())
+    columns = ["node", "experiment", "device", "round", "attempt", "run"]
+    runs = list(table.select(columns).unique(maintain_order=True).iter_rows())
     rows = measured.sample_rows(table, points)
     del table
     files = {name: place.with_suffix(f".{name}.arrow") for name in ("samples", "summary")}

@@ -21,7 +21,7 @@ from report.data.summary import COLUMNS, POINT
 from report.dataset.declaration import PLAIN_UNITS
 
 # Keys that `gather` adds to a node's record.
-_ADDED_KEYS = ("label", "source", "rounds", "contributed")
+_ADDED_KEYS = ("label", "source", "rounds", "contributed", "repeats")
 
 
 @dataclass
@@ -63,8 +63,8 @@ def read_dataset(
     for record in records:
         if not only or record["id"] in only:
             own = {name: value for name, value in record.items() if name not in _ADDED_KEYS}
-            pack = record.get("contributed", "")
-            nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"]), pack))
+            added = record.get("contributed", ""), record.get("repeats", {})
+            nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"]), *added))
     gathered = GatheredNodes(nodes, read_json(folder / "refused.json"), folder, bool(only))
     return Dataset(gathered, reference or {}, summary, published=published or Published())
 
@@ -105,12 +105,12 @@ def read_result_ids(folder: Path) -> list[str]:
 def _read_samples(
     folder: Path, experiments: Sequence[str], columns: Sequence[str], nodes: Sequence[str]
 ) -> pd.DataFrame:
-    """Read samples with the columns of SAMPLES; skip row groups without rows for these experiments and nodes.
+    """Read the samples that count, with the columns of SAMPLES; skip row groups without these experiments and nodes.
 
     Flags are bare names.
     """
     wanted = list(columns) or list(SAMPLES.columns)
-    table = _scan(folder / "samples.parquet")
+    table = _scan(folder / "samples.parquet").filter("counts")
     if experiments:
         table = table.filter(pl.col("experiment").is_in(list(experiments)))
     if nodes:

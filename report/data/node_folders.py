@@ -21,8 +21,9 @@ from contract.sample_table import MOST_BYTES, load_samples
 from contract.schema import escape_line
 from report.data.contributed_nodes import SIDECAR, read_pack_digest
 
-ROUND = ["experiment", "device", "round"]
-RUN = ["run", *ROUND]
+# Columns of an attempt at a round, which is a file. RUN identifies it by its process, in old files too.
+ROUND = ["experiment", "device", "round", "attempt"]
+RUN = ["run", "experiment", "device", "round"]
 
 
 @dataclass(frozen=True)

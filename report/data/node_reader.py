@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as arrow
 
+from contract.attempts import count_repeats, samples_that_count
 from contract.errors import StudyError
 from contract.node import missing_rounds
 from contract.node_pack import round_file_name
@@ -31,7 +32,8 @@ _File = tuple[Path, arrow.Table, dict[str, Any]]
 class Node:
     """Node with its record and samples.
 
-    source: shortened path to the folder that contains the node's folder. rounds: each round's metadata.
+    source: shortened path to the folder that contains the node's folder. rounds: each round's metadata. repeats: from
+    `contract.attempts.count_repeats`.
     """
 
     record: dict[str, Any]
@@ -39,6 +41,7 @@ class Node:
     samples: pd.DataFrame
     rounds: list[dict[str, Any]] = field(default_factory=list)
     contributed: str = ""  # digest of the node's pack; '' if the project itself measured the node
+    repeats: dict[str, int] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -77,14 +80,19 @@ class Nodes:
             raise_no_nodes(directories, self.refused)
 
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
-        """Return the samples from all nodes.
+        """Return the samples that count from all nodes (`contract.attempts.samples_that_count`).
 
         experiments, columns: experiments and columns to return (default: all).
         """
-        tables = [node.samples for node in self.nodes if len(node.samples)]
-        whole = pd.concat(tables, ignore_index=True) if tables else empty_samples()
+        whole = self.all_samples()
+        whole = whole[samples_that_count(whole)]
         whole = whole[whole["experiment"].isin(experiments)] if experiments else whole
         return whole[list(columns)] if columns else whole
+
+    def all_samples(self) -> pd.DataFrame:
+        """Return the samples from all nodes and of all attempts."""
+        tables = [node.samples for node in self.nodes if len(node.samples)]
+        return pd.concat(tables, ignore_index=True) if tables else empty_samples()
 
 
 @cache
@@ -180,7 +188,8 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
     # An interrupted run's record has no end time, so use the end of the last round.
     ends = [about["ended_utc"] for about in rounds if "ended_utc" in about]
     record = {**({"ended_utc": max(ends)} if ends else {}), **folder.record}
-    return Node(record, _source_label(folder.place.parent), samples, rounds, folder.contributed)
+    source = _source_label(folder.place.parent)
+    return Node(record, source, samples, rounds, folder.contributed, count_repeats(samples))
 
 
 def _source_label(folder: Path) -> str:

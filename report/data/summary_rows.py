@@ -53,7 +53,11 @@ def read_rounds(folder: Path, row: Mapping[str, Any]) -> list[tuple[int, int, fl
         return []
     node, point, metric = row["result_id"].split("/")
     samples = pl.scan_parquet(path).filter(
-        pl.col("node") == node, pl.col("point_id") == point, pl.col("metric") == metric, pl.col("status") == "ok"
+        pl.col("node") == node,
+        pl.col("point_id") == point,
+        pl.col("metric") == metric,
+        pl.col("status") == "ok",
+        "counts",
     )
     runs = pl.scan_parquet(folder / "runs.parquet").select("run_id", "round_no")
     rounds = samples.join(runs, on="run_id").group_by("round_no").agg(pl.len(), pl.col("value").median())

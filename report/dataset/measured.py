@@ -40,13 +40,13 @@ _THROTTLED = {
 _ROUND_KEYS = ("started_utc", "ended_utc", "wall_s", "stood_s", "warmup_s", "timed_s", "seed", "protocol")
 
 Row = dict[str, Any]
-# Node, experiment, device, round and process.
-Run = tuple[str, str, str, int, str]
+# Node, experiment, device, round, attempt and process.
+Run = tuple[str, str, str, int, int, str]
 
 
-def run_id(node: str, experiment: str, device: str, round_no: int) -> str:
+def run_id(node: str, experiment: str, device: str, round_no: int, attempt: int) -> str:
     """Return a run's id: the path of its file in data/nodes, without the suffix."""
-    return f"{node}/{round_file_name(experiment, device, round_no).removesuffix('.parquet')}"
+    return f"{node}/{round_file_name(experiment, device, round_no, attempt).removesuffix('.parquet')}"
 
 
 def point_id(experiment: str, *values: Any) -> str:
@@ -98,7 +98,7 @@ def merge_points(parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 def sample_rows(samples: pl.DataFrame, points: pl.DataFrame) -> pl.DataFrame:
     """Return samples with the ids of run and point, codes and numbers in place of flags, and units of the dataset."""
-    runs = samples.select("node", "experiment", "device", "round").unique()
+    runs = samples.select("node", "experiment", "device", "round", "attempt").unique()
     run_ids = pl.Series([run_id(*row) for row in runs.iter_rows()], dtype=pl.String)
     units = samples.select("metric", "unit").unique()
     new_units = pl.Series([dataset_unit(unit, metric) for metric, unit in units.iter_rows()], dtype=pl.String)
@@ -133,12 +133,12 @@ def flag_columns(texts: Sequence[str]) -> pl.DataFrame:
 def drift_by_run(samples: pl.DataFrame) -> dict[str, float]:
     """Return each run's drift: the median over its times of (its median / the median over the node's rounds), minus 1.
 
-    samples: samples with status ok and a run_id. Runs without times, or of points measured in one round, have none.
+    samples: samples with status ok and a run_id; of them, those that count are used. Runs without times, or of points
+    measured in one round, have none.
     """
     place = ["node", "point_id", "metric"]
-    medians = samples.filter(pl.col("unit") == "s", pl.col("status") == "ok").group_by(*place, "run_id").agg(
-        pl.col("value").median()
-    )  # fmt: skip
+    times = samples.filter("counts", pl.col("unit") == "s", pl.col("status") == "ok")
+    medians = times.group_by(*place, "run_id").agg(pl.col("value").median())
     several = medians.filter(pl.len().over(place) > 1)
     drifts = several.with_columns(pl.col("value") / pl.col("value").median().over(place) - 1)
     return dict(drifts.group_by("run_id").agg(pl.col("value").median()).iter_rows())
@@ -270,9 +270,9 @@ def run_rows(nodes: Iterable[Node], runs: Iterable[Run], drifts: Mapping[str, fl
     metadata = [column for column in tables()["runs"].names if column in _ROUND_KEYS]
     rows: list[Row] = []
     for run in runs:
-        node, experiment, device, round_no, process = by_id[run[0]], *run[1:]
-        name = run_id(node.id, experiment, device, round_no)
-        entry = about.get((node.id, round_file_name(experiment, device, round_no)), {})
+        node, experiment, device, round_no, attempt, process = by_id[run[0]], *run[1:]
+        name = run_id(node.id, experiment, device, round_no, attempt)
+        entry = about.get((node.id, round_file_name(experiment, device, round_no, attempt)), {})
         rows.append(
             {
                 **_record_values("runs", node.record),
@@ -283,6 +283,7 @@ def run_rows(nodes: Iterable[Node], runs: Iterable[Run], drifts: Mapping[str, fl
                 "experiment": experiment,
                 "device": device,
                 "round_no": round_no,
+                "attempt": attempt,
                 "process": process,
                 "drift": drifts.get(name),
                 "contributed": node.contributed,

@@ -1,4 +1,4 @@
-"""A sentence on how many results behind a measurement page were disturbed.
+"""Sentences on disturbed results behind a measurement page, and on disturbed rounds that were measured again.
 
 In most rounds behind a disturbed result, other processes used cores that the measured threads needed.
 """
@@ -41,4 +41,15 @@ def disturbance_sentence(data: Dataset, used: DataUse) -> str:
     return (
         f"Disturbed: {len(bad):,} of the {len(rows):,} results behind this page. In most of their rounds other "
         f"processes had cores that the work's threads needed: {first_items(named, _NAMED, '; ')}."
+    )
+
+
+def repeat_sentence(data: Dataset) -> str:
+    """Count the points that were measured again in a round, and those of them that became quiet; '' if none."""
+    measured, quiet = (sum(node.repeats.get(name, 0) for node in data.nodes.nodes) for name in ("measured", "quiet"))
+    if not measured:
+        return ""
+    return (
+        "Measured again at the end of a run, because others had disturbed half or more of the samples: "
+        f"{format_count(measured, 'round')} of points. Quiet then, and used in place of the first attempt: {quiet:,}."
     )

@@ -103,6 +103,7 @@ def make_samples(values: Floats, machines: Machines) -> pd.DataFrame:
         "node": text([f"synthetic-{i:06d}" for i in range(machines.nodes)])[node],
         "run": text([f"run{i + 1}" for i in range(machines.rounds)])[number],
         "round": number + 1,
+        "attempt": 1,
         "experiment": EXPERIMENT,
         "device": text(list(machines.devices))[device],
         "backend": "none",

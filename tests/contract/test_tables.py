@@ -17,7 +17,7 @@ from contract.errors import StudyError
 from contract.sample_table import LATER, SAMPLES, read_samples, sample_dictionary, validate, write_samples
 
 ROW: dict[str, Any] = {
-    "node": "n", "run": "r", "round": 1, "experiment": "gemm", "device": "cpu", "backend": "torch",
+    "node": "n", "run": "r", "round": 1, "attempt": 1, "experiment": "gemm", "device": "cpu", "backend": "torch",
     "dtype": "float32", "threads": 1, "params": '{"m":1}', "metric": "time", "sample": 0, "value": 1e-3, "unit": "s",
     "calls": 1, "flop": 2.0, "bytes": 1.0, "status": "ok", "reason": "", "stop_reason": "budget", "error": 1e-7,
     "tolerance": 1e-6, "elapsed_s": 0.1, "clock_mhz": None, "memory_clock_mhz": None, "temperature_c": None,

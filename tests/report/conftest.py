@@ -79,7 +79,7 @@ class SyntheticNode:
                     value = min(1.0, centre * noise) if "share" in name else centre * noise
                     self.rows.append(
                         {
-                            "node": self.id, "run": f"run{self.seed}.{number}", "round": number,
+                            "node": self.id, "run": f"run{self.seed}.{number}", "round": number, "attempt": 1,
                             "experiment": experiment, "device": device, "backend": backend, "dtype": dtype,
                             "threads": 0 if device != "cpu" else threads,
                             "params": json.dumps(dict(params or {}), sort_keys=True),

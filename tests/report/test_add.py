@@ -181,7 +181,7 @@ def test_pack_refuses_ambiguous_folders_and_unusable_rounds(
     foreign = (PUBLISHED / "clock.cpu.1.parquet").read_bytes()
     for name, content, why in (
         ("clock.cpu.2.parquet", good, "holds clock.cpu.1.parquet, which contradicts its file name"),
-        ("rounds.parquet", good, "rounds.parquet: the name is not <experiment>.<device>.<round>.parquet"),
+        ("rounds.parquet", good, "rounds.parquet: the name is not <experiment>.<device>.<round>[-<attempt>].parquet"),
         ("", None, "contains no round yet"),
         ("clock.cpu.1.parquet", foreign, f"the round belongs to {PUBLISHED.name}, not to other"),
         ("clock.cpu.1.parquet", b"PAR1", "clock.cpu.1.parquet: cannot be read as Parquet"),

@@ -71,7 +71,8 @@ def table(seed: int, faults: float = 0.3) -> pd.DataFrame:
                     value = 0.0
                 rows.append(
                     {
-                        **dict(zip(SERIES, key, strict=True)), "run": f"run{number}", "round": number, "sample": sample,
+                        **dict(zip(SERIES, key, strict=True)), "run": f"run{number}", "round": number, "attempt": 1,
+                        "sample": sample,
                         "value": value if status in ("ok", "wrong") else math.nan,
                         "unit": pick("B", "1", "B/s") if metric == "loss" and flop else UNITS[metric],
                         "calls": 1, "flop": pick(1e9, 2e9, 3e9, math.nan) if flop else pick(1e9, math.nan),

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import psutil
 
+from contract.node_pack import is_repeat
 from contract.sample_table import read_samples
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,8 @@ MARK = "STUDY_TEST_OF_WORKFLOW"
 GONE_S, HANGS_S = 8.0, 900.0
 # A study's stages, in order.
 STAGES = (
-    "probe", "plan", "run 1", "preliminary", "run 2", "run 3", "seal", "gather", "judge", "render", "site", "lint",
+    "probe", "plan", "run 1", "preliminary", "run 2", "run 3", "repeat", "seal", "gather", "judge", "render",
+    "site", "lint",
 )  # fmt: skip
 
 
@@ -81,11 +83,15 @@ class Clone:
 
     @property
     def rounds(self) -> dict[str, tuple[str, str]]:
-        """Return the process and host of each finished round, by file name."""
+        """Return the process and host of each finished round's first attempt, by file name."""
         # Skip temporary files, which begin with a dot.
         paths = sorted(self.results.glob("nodes/*/[!.]*.parquet"))
         rounds = [(path.name, *read_samples(path)) for path in paths]
-        return {name: (str(table["run"].iloc[0]), str(about["host"])) for name, table, about in rounds}
+        return {
+            name: (str(table["run"].iloc[0]), str(about["host"]))
+            for name, table, about in rounds
+            if not is_repeat(name)
+        }
 
     def files(self) -> set[str]:
         """Return all files in the results."""

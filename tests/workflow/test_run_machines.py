@@ -13,7 +13,7 @@ import pytest
 from tests.workflow.project_clones import ROOT
 from workflow.run_machines import TRIES, Machines
 
-RUN = {"preset": "quick", "budget_min": 0, "require": "any", "seed": 3, "models": ""}
+RUN = {"preset": "quick", "budget_min": 0, "require": "any", "repeat_share": 0.25, "seed": 3, "models": ""}
 
 
 def make_machines(results: Path, **settings: Any) -> Machines:
@@ -22,7 +22,9 @@ def make_machines(results: Path, **settings: Any) -> Machines:
 
 def test_machine_inherits_settings_from_run(tmp_path: Path) -> None:
     machines = make_machines(tmp_path, one=None, two={"preset": "full", "require": "gpu", "cores": 8})
-    assert {"preset=quick", "budget_min=0", "require=any", "seed=3"} < set(machines.config_words("one"))
+    assert {"preset=quick", "budget_min=0", "require=any", "seed=3", "repeat_share=0.25"} < set(
+        machines.config_words("one")
+    )
     assert {"preset=full", "budget_min=0", "require=gpu", "seed=3"} < set(machines.config_words("two"))
     cores = [machines.cores(*of, here=2) for of in (("one", 1), ("two", TRIES), ("two", TRIES + 1))]
     assert cores == [2, 8, 1]

@@ -20,4 +20,6 @@ checkpoint discover:
     shell:
         "python -m experiments probe --option preset={params.preset:q} --option seed={params.seed} "
         "--out {output.node:q} 2> {log.probe:q} && "
-        "python -m experiments plan {params.words:q} --time-start --node {output.node:q} --out {output.plan:q} 2> {log.plan:q}"
+        "python -m experiments plan {params.words:q} --time-start --node {output.node:q} --out {output.plan:q} "
+        # Not a parameter of the rule, whose change would make a new plan.
+        f"--repeat-share {config['repeat_share']} 2> {{log.plan:q}}"

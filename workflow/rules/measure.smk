@@ -35,6 +35,8 @@ rule measure:
         "--seed {params.seed} --out {output:q} 2> {log:q}"
 
 
+# Measure again the points that others disturbed, now that the disturbance may have ended; then write the node's record.
+# Further attempts are files beside the rounds, unknown before measuring, so that they are no outputs of a rule.
 rule seal:
     input:
         node=ancient(f"{RESULTS}/node.json"),
@@ -44,9 +46,18 @@ rule seal:
         f"{RESULTS}/nodes/{{node}}/node.json",
     log:
         f"{RESULTS}/logs/{{node}}/seal.log",
+    threads: CORES
+    resources:
+        quiet=100,
+    params:
+        folder=subpath(output[0], parent=True),
+        share=config["repeat_share"],
+        seed=config["seed"],
     shell:
+        "python -m experiments repeat --node {input.node:q} --plan {input.plan:q} --folder {params.folder:q} "
+        "--share {params.share} --seed {params.seed} 2> {log:q} && "
         "python -m experiments seal --probe {input.node:q} --plan {input.plan:q} "
-        "--rounds {input.rounds:q} --out {output:q} 2> {log:q}"
+        "--rounds {input.rounds:q} --out {output:q} 2>> {log:q}"
 
 
 # Target for a machine whose report is made elsewhere.

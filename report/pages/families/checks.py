@@ -24,6 +24,7 @@ from report.formatting import (
 )
 from report.pages.chart_rows import alt_text, as_percent
 from report.pages.charts import Chart, bar_chart, estimate_chart
+from report.pages.disturbed_results import repeat_sentence
 from report.pages.exhibit_types import Exhibit, Family, Table, format_estimate, records
 from report.pages.figure_data import Evidence
 from report.pages.verdict_words import BARS, NOTHING
@@ -229,7 +230,10 @@ def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             "● seen beside the measurements. Disturbed results are kept and marked in the data.",
             "; ".join(f"{row['machine']}: {row['what']}: {two_digits(row['share'])}%" for row in rows),
         ),
-        ["A result is counted if one of its samples was disturbed, or if its rounds differ."],
+        [
+            "A result is counted if one of its samples was disturbed, or if its rounds differ.",
+            *filter(None, [repeat_sentence(evidence.data) if evidence.data else ""]),
+        ],
         Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed", "Lacked cores in most rounds"], lines,
               "lrrrrr",
               "What stands behind each machine's results"),
