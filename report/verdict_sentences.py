@@ -102,6 +102,26 @@ def strength_text(part: Record, cases: Sequence[Record]) -> str:
     return f"{capitalize(part['outcome'])} as far as is decided: {decided:,} of {format_count(len(cases), 'case')}."
 
 
+def more_rounds_text(part: Record) -> str:
+    """Format how many rounds would decide a part's undecided cases; '' if no projection was made.
+
+    part: a part with `more_rounds`, as `verdicts.MoreRounds` or None.
+    """
+    record = part.get("more_rounds")
+    if not record:
+        return ""
+    texts = []
+    if single := record["in_one_round"]:
+        texts.append(f"{format_count(single, 'case')} measured in one round, which gives no interval.")
+    if record["cases"] > single:
+        looks = [f"{number} by {rounds} rounds" for rounds, number in record["decided_by"].items()]
+        texts.append(
+            f"Of its {format_count(record['cases'], 'open case')}, if estimates and spreads stay as they are, more "
+            f"rounds would decide {join_words(looks)}."
+        )
+    return " ".join(texts)
+
+
 def list_text(part: Record) -> str:
     """Format the count on a chosen list and what would turn it; '' for other parts."""
     share = part.get("share")

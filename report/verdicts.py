@@ -104,6 +104,15 @@ class Missing(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     why: Annotated[str, Meta(description="Why it is missing")] = ""
 
 
+class MoreRounds(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Rounds that would decide an undecided part's cases, if their estimates and spreads stay as they are."""
+
+    cases: Annotated[int, Meta(description="Undecided cases")]
+    in_one_round: Annotated[int, Meta(description="Those measured in one round, without an interval")]
+    decided_by: Annotated[dict[str, int], Meta(description="How many cases would be decided by this number of rounds")]
+    behind: Annotated[str, Meta(description="Rows of the summary behind them, as '3-5 9'")]
+
+
 class Others(Struct, kw_only=True, forbid_unknown_fields=True):
     """Published measurements for a part."""
 
@@ -146,6 +155,7 @@ class Part(Struct, kw_only=True, forbid_unknown_fields=True):
     missing: Annotated[Missing | None, Meta(description="What it waits for")]
     waits: Annotated[Missing | None, Meta(description="What it would wait for without the published runs")]
     others: list[Others]
+    more_rounds: Annotated[MoreRounds | None, Meta(description="Rounds that would decide it, if it is undecided")]
     unchecked: Annotated[bool, Meta(description="Its model was not checked, so it decides nothing")]
     checked: Annotated[str | None, Meta(description="Quantity that checked its model; empty: none")]
     check: Annotated[dict[str, float] | None, Meta(description="Agreement between model and measurements")]

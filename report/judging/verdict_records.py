@@ -16,6 +16,7 @@ from report.derived_estimates import Derivation, DerivedEstimates
 from report.estimates import Estimates
 from report.formatting import case_name
 from report.judging.claim_files import Part
+from report.judging.more_rounds import more_rounds
 from report.judging.part_evaluation import PartResult, PublishedResult, QuantityCache, select
 from report.judging.robustness import Retrial, part_robustness, threshold_trials
 from report.judging.rules import Boundary, RuleResult, apply_rule
@@ -74,6 +75,7 @@ def part_record(
         tier=Tier(part_result.quantity.tier) if part_result.quantity and result is not None else Tier.NONE,
         waits=part_result.waits,
         others=[published_record(other, part_result, verdict_for) for other in part_result.others],
+        more_rounds=more_rounds(part_result, cache),
         unchecked=part_result.unchecked,
         checked=part_result.quantity.checked
         if part_result.quantity and part_result.quantity.tier == "derived"

@@ -202,6 +202,8 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
                     if turning
                     else f"{what} other fair thresholds it stays."
                 )
+        if text := verdict_sentences.more_rounds_text(part):
+            yield f"{capitalize(str(part['name']))}: {uncapitalize(text)}" if part["name"] else text
         if part.get("missing"):
             text = capitalize(verdict_sentences.missing_text(part["missing"]))
             yield f"{capitalize(str(part['name']))}: {text}." if part["name"] else f"{text}."
