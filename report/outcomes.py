@@ -155,7 +155,7 @@ class Threshold:
     def distance(self, value: float) -> float:
         """Return the distance from a value to the nearest end, on logarithms if all are positive."""
         if value > 0 and all(end > 0 for end in self.ends):
-            return min(abs(math.log(value / end)) for end in self.ends)
+            return min(abs(math.log(value) - math.log(end)) for end in self.ends)
         return min(abs(value - end) for end in self.ends)
 
     def format(self, unit: str) -> str:

@@ -28,9 +28,7 @@ from report.judging.rules import (
     CaseSides,
     RuleResult,
     outcome_from_counts,
-    outcome_from_sides,
     rule_outcome,
-    sure_margin,
 )
 from report.judging.shares import share_population
 from report.outcomes import LISTED, ROBUST, SENSITIVE, UNTRIED, Side, Threshold, Verdict, combine_verdicts
@@ -102,7 +100,7 @@ class Retrial:
     def _outcome_at(self, threshold: Threshold) -> Verdict:
         if self.population:
             return self.population.share_at(threshold.low).outcome(self.part.share)
-        return outcome_from_sides(self.part, self.case_sides.sides(threshold))
+        return self.case_sides.outcome(threshold)
 
     @property
     def is_settled(self) -> bool:
@@ -275,7 +273,7 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
     sides = retrial.case_sides
     ends = np.concatenate([end[retrial.known] for end in (sides.low, sides.high, sides.sure_low, sides.sure_high)])
     if sides.published:
-        margins = (1.0, CLEAR, sure_margin(len(retrial.sides)))
+        margins = (1.0, CLEAR, sides.sure_margin)
         ends = np.concatenate([end for margin in margins for end in sides.published.ends(margin)])
     if retrial.population:
         ends = np.concatenate([ends, np.linspace(low, high, 33)])

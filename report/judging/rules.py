@@ -172,26 +172,36 @@ class CaseSides:
     """
 
     def __init__(self, part: Part, estimates: Estimates, settled: Sequence[Side | None]) -> None:
-        self.part, self.settled = part, settled
+        self.part = part
         self.low, self.high = deciding_ends(part, estimates)
         self.sure_low, self.sure_high = estimates.ends(sure_level(len(estimates)))
+        self.sure_margin = sure_margin(len(estimates))
         self.published = PublishedEnds(estimates) if "family" in estimates.labels else None
+        self._is_settled = np.array([side is not None for side in settled], dtype=bool)
+        self._settled = np.array([list(Side).index(side or Side.UNDECIDED) for side in settled], dtype=np.intp)
 
     def sides(self, threshold: Threshold) -> list[Side]:
         """Return the sides at a threshold; estimates on a smaller side that is not sure are undecided."""
-        sides = self._settle(self._compare(threshold, self.low, self.high, CLEAR))
-        if self.part.rule in ("exists", "for_share_of") or not {Side.SUPPORTS, Side.CHALLENGES} <= set(sides):
-            return sides
-        sure = self._settle(self._compare(threshold, self.sure_low, self.sure_high, sure_margin(len(sides))))
-        return without_unsure_minority(sides, sure)
+        return _sides_from_numbers(self._numbers(threshold))
 
-    def _compare(self, threshold: Threshold, low: Floats, high: Floats, margin: float) -> list[Side]:
+    def outcome(self, threshold: Threshold) -> Verdict:
+        """Return the part's outcome at a threshold; not for shares."""
+        supporting, challenging, _ = np.bincount(self._numbers(threshold), minlength=len(Side)).tolist()
+        return outcome_from_counts(self.part, len(self._settled), supporting, challenging)
+
+    def _numbers(self, threshold: Threshold) -> NDArray[np.intp]:
+        numbers = self._compare(threshold, self.low, self.high, CLEAR)
+        if self.part.rule in ("exists", "for_share_of") or not ((numbers == 0).any() and (numbers == 1).any()):
+            return numbers
+        sure = self._compare(threshold, self.sure_low, self.sure_high, self.sure_margin)
+        return without_unsure_minority(numbers, sure)
+
+    def _compare(self, threshold: Threshold, low: Floats, high: Floats, margin: float) -> NDArray[np.intp]:
         if self.published:
-            return self.published.sides(threshold, self.part.compare, margin)
-        return interval_sides(low, high, threshold, self.part.compare)
-
-    def _settle(self, sides: Sequence[Side]) -> list[Side]:
-        return [settled or side for settled, side in zip(self.settled, sides, strict=True)]
+            numbers = self.published.side_numbers(threshold, self.part.compare, margin)
+        else:
+            numbers = _side_numbers(low, high, threshold, self.part.compare)
+        return np.where(self._is_settled, self._settled, numbers)
 
 
 def sure_level(estimates: int) -> float:
@@ -209,14 +219,14 @@ def sure_margin(estimates: int) -> float:
     return float(CLEAR ** (wide / usual))
 
 
-def without_unsure_minority(sides: Sequence[Side], sure: Sequence[Side]) -> list[Side]:
-    """Return the sides, with UNDECIDED for the smaller side if none of its estimates is on that side in `sure` too."""
-    counts = {side: sides.count(side) for side in (Side.SUPPORTS, Side.CHALLENGES)}
-    unsure = {
-        side for side, count in counts.items() if count <= min(counts.values()) and side not in
-        {own for own, other in zip(sides, sure, strict=True) if own is other}
-    }  # fmt: skip
-    return [Side.UNDECIDED if side in unsure else side for side in sides]
+def without_unsure_minority(sides: NDArray[np.intp], sure: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the sides, undecided for the smaller side if none of its estimates is on that side in `sure` too.
+
+    sides, sure: positions in the enumeration `Side`, shape (estimates,).
+    """
+    counts = [int((sides == side).sum()) for side in (0, 1)]
+    unsure = [side for side in (0, 1) if counts[side] <= min(counts) and not ((sides == side) & (sure == side)).any()]
+    return np.where(np.isin(sides, unsure), _UNDECIDED, sides)
 
 
 class PublishedEnds:
@@ -240,8 +250,8 @@ class PublishedEnds:
         low, high = self.stated_ends
         return np.minimum(low / margin, low * margin), np.maximum(high / margin, high * margin)
 
-    def sides(self, threshold: Threshold, compare: str, margin: float = CLEAR) -> list[Side]:
-        """Find each figure's side of the threshold."""
+    def side_numbers(self, threshold: Threshold, compare: str, margin: float = CLEAR) -> NDArray[np.intp]:
+        """Find each figure's side of the threshold, as its position in the enumeration `Side`."""
         plain = _side_numbers(*self.stated_ends, threshold, compare)
         numbers = _side_numbers(*self.ends(margin), threshold, compare)
         for side in (0, 1):
@@ -249,7 +259,7 @@ class PublishedEnds:
             there = np.bincount(self.family_numbers[here], minlength=len(self.are_independent)) > 0
             agreed_on = (self.are_independent & there).any(axis=1).take(self.family_numbers)
             numbers = np.where((numbers == _UNDECIDED) & here & agreed_on, side, numbers)
-        return _sides_from_numbers(numbers)
+        return numbers
 
 
 def reached_share(part: Part, estimates: Estimates) -> Share | None:
@@ -261,11 +271,6 @@ def reached_share(part: Part, estimates: Estimates) -> Share | None:
 def _outcome(part: Part, sides: Sequence[Side], share: Share | None) -> Verdict:
     if share is not None:
         return share.outcome(part.share)
-    return outcome_from_sides(part, sides)
-
-
-def outcome_from_sides(part: Part, sides: Sequence[Side]) -> Verdict:
-    """Count the estimates on each side to derive one outcome."""
     return outcome_from_counts(part, len(sides), sides.count(Side.SUPPORTS), sides.count(Side.CHALLENGES))
 
 

@@ -108,18 +108,20 @@ def count_quantile(units: NDArray[np.intp], chances: Floats, tail: float, common
         return float(np.sum((chances > 1 - tail) / sizes[units]))
     order = np.lexsort((-chances, units))
     rounded = np.floor if tail < 0.5 else np.ceil
-    pmf = np.ones(1)
+    offset, pmf = 0, np.ones(1)
     for ordered in np.split(chances[order], np.cumsum(sizes)[:-1]):
         # k of the unit's n estimates reach the threshold if U lies between the k-th and the next lower chance.
         ends = np.concatenate([[1.0], ordered, [0.0]])
         weights = ends[:-1] - ends[1:]
-        places = rounded(np.round(np.arange(len(weights)) * (_STEPS / len(ordered)), 6)).astype(int)
-        total = np.zeros(len(pmf) + _STEPS)
-        for place, weight in zip(places.tolist(), weights.tolist(), strict=True):
-            if weight > 0:
-                total[place : place + len(pmf)] += weight * pmf
+        possible = np.flatnonzero(weights > 0)
+        places = rounded(np.round(possible * (_STEPS / len(ordered)), 6)).astype(int)
+        # A unit without doubt moves the distribution; another widens it.
+        offset += int(places[0])
+        total = np.zeros(len(pmf) + int(places[-1] - places[0]))
+        for place, weight in zip((places - places[0]).tolist(), weights[possible].tolist(), strict=True):
+            total[place : place + len(pmf)] += weight * pmf
         pmf = total
-    return float(np.searchsorted(np.cumsum(pmf), tail * (1 - _ROUNDING))) / _STEPS
+    return (offset + float(np.searchsorted(np.cumsum(pmf), tail * (1 - _ROUNDING)))) / _STEPS
 
 
 @dataclass(frozen=True)

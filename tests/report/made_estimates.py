@@ -80,7 +80,7 @@ def part_record(**fields: Any) -> verdicts.Part:
         "threshold_why": "", "sensitivity": [], "scope": {}, "scale": 1.0, "scale_why": "", "how": None, "entries": [],
         "from_samples": False, "followed": True, "outcome": "supported", "tier": "measured",
         "missing": None, "waits": None, "others": [],
-        "unchecked": False, "checked": None, "check": None, "cases_why": "", "n_cases": 1,
+        "unchecked": False, "more_rounds": None, "checked": None, "check": None, "cases_why": "", "n_cases": 1,
         "share": None, "boundary": None,
         "estimate": None, "low": None, "high": None, "robustness": None, "arithmetic": None,
     }  # fmt: skip

@@ -412,7 +412,8 @@ def published_estimates(*rows: tuple[float, str]) -> Any:
 
 def figure_sides(threshold: float, *rows: tuple[float, str]) -> list[Side]:
     """Return each figure's side (supports, challenges or undecided) under the rule `at_least`."""
-    return PublishedEnds(published_estimates(*rows)).sides(Threshold(threshold), "at_least")
+    numbers = PublishedEnds(published_estimates(*rows)).side_numbers(Threshold(threshold), "at_least")
+    return [list(Side)[number] for number in numbers]
 
 
 def test_single_figure_decides_only_far_from_the_threshold() -> None:
