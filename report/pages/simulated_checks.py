@@ -16,6 +16,13 @@ from report.pages.exhibit_types import Exhibit, Table
 # wrongly challenged.
 RARE = 0.01
 Record = dict[str, Any]
+# Questions over many results that share a label in the chart, by the beginning of their keys.
+_KINDS = {
+    "most 0": "most results, 4 of 10 fail narrowly",
+    "every 0": "every result, 4 of 10 fail narrowly",
+    "spread list": "a chosen list, spread around the threshold",
+    "near list": "a chosen list, its larger side at the threshold",
+}
 _RATIO, _LOG_ODDS, _LINEAR = (
     "ratio of two devices", "share of time, by its log odds", "share of time, on the linear scale",
 )  # fmt: skip
@@ -120,9 +127,11 @@ def _single_exhibit(settings: list[Record]) -> Exhibit:
 
 def _many_exhibit(settings: list[Record]) -> Exhibit:
     """Show how often verdicts over many results err."""
-    rows = [_rate_row(question, rate) for question, rate in _worst_by(settings, "question").items()]
-    errors = {kind: as_percent(max(_worst(row)["share"] for row in settings if row["key"].startswith(kind)))
-              for kind in ("every ", "spread list", "near list")}  # fmt: skip
+    labels = [next((_KINDS[kind] for kind in _KINDS if row["key"].startswith(kind)), row["question"])
+              for row in settings]  # fmt: skip
+    worst = _worst_by([{**row, "label": label} for row, label in zip(settings, labels, strict=True)], "label")
+    rows = [_rate_row(label, rate) for label, rate in worst.items()]
+    errors = {kind: as_percent(worst[_KINDS[kind]]["share"]) for kind in _KINDS}
     most = _percent_range([row["supported"]["share"] for row in settings if row["key"].startswith("most 0")])
     holding = max((row for row in settings if row["key"] == "most, half at"), key=lambda row: int(row["points"]))
     depends = max(row["depends"]["share"] for row in settings
@@ -138,7 +147,7 @@ def _many_exhibit(settings: list[Record]) -> Exhibit:
             "intervals of the simulation.",
             alt_text(rows),
         ),
-        [f"If 4 of 10 results fail narrowly, a claim about every result is supported in at most {errors['every ']}, "
+        [f"If 4 of 10 results fail narrowly, a claim about every result is supported in at most {errors['every 0']}, "
          f"and a claim about most results in {most}.",
          f"The count of a chosen list errs in at most {errors['spread list']} if its values are spread around the "
          f"threshold, but in up to {errors['near list']} if its larger side lies right at the threshold."],
