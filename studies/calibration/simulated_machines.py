@@ -67,9 +67,8 @@ class Noise:
         return "; ".join(parts)
 
 
-# Noise fitted to spreads, tails and correlations on published nodes: experiments with 3 rounds and with 5 rounds on
-# amd-epyc-2c-789dcf, and amd-epyc-2c-089962.146241. Three to five rounds per point do not suffice to fit six parameters
-# to new nodes, so they are declared here; `node_rounds` compares their effects with those on all published nodes.
+# Noise like that on amd-epyc-2c-789dcf and amd-epyc-2c-089962.146241: parameters from a fit to spreads, tails and
+# correlations between rounds. The fit is no part of this program; `node_rounds` compares the noise to all published nodes.
 USUAL, QUIET, BUSY = (
     Noise(between, unevenness=unevenness, late_points=late_points, late_rounds=late_rounds, lateness=lateness,
           shared=shared, name=name)
