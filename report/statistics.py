@@ -58,9 +58,9 @@ from scipy import special, stats
 Floats = NDArray[np.float64]
 
 # Interval level by which rules decide. If the truth lies on the threshold, a wrong verdict to either side should be
-# rarer than 1% for every kind of machine that `studies/calibration` simulates; the usual level, 95%, allows 2.5% to
-# either side. Figures draw intervals at this level too, so that the report never calls an interval undecided that is
-# drawn clear of the threshold.
+# about as rare as 1% for every kind of machine that `studies/calibration` simulates, unless sessions differ; the usual
+# level, 95%, allows 2.5% to either side. Figures draw intervals at this level too, so that the report never calls an
+# interval undecided that is drawn clear of the threshold.
 DECIDING = 0.99
 LEVEL = DECIDING
 # Degrees of freedom to assume for an interval if they are unknown, as if it came from three rounds.

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from contract.errors import StudyError
 from contract.files import read_checked_json
-from report import PACKAGE, ROOT, statistics
+from report import PACKAGE, ROOT
 from report.data import disturbances
 from report.data.summary import POINT
 from report.formatting import (
@@ -22,26 +21,28 @@ from report.formatting import (
     threshold_text,
     two_digits,
 )
+from report.judging.shares import clopper_pearson
 from report.pages.chart_rows import alt_text, as_percent
 from report.pages.charts import Chart, bar_chart, estimate_chart
 from report.pages.disturbed_results import repeat_sentence
 from report.pages.exhibit_types import Exhibit, Family, Table, format_estimate, records
 from report.pages.figure_data import Evidence
+from report.pages.simulated_checks import repetition_coverage, simulated_exhibits
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.whole_runs import CHECK, predicted_over_measured
 
-# Target error rate: at most this fraction of verdicts should be wrongly supported, and at most this fraction wrongly
-# challenged.
-RARE = 0.01
+# Experiments whose results are mostly counted or exact, so that they repeat whatever the intervals are.
+NUMERIC = ("equivalence", "numerics")
 Record = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
     """Show repeated runs, other programs, derived times, simulated verdicts, and disturbed or missing results."""
-    yield from _repeated_exhibit(evidence, read_table("repeat"))
+    calibration = read_table("calibration")
+    yield from _repeated_exhibit(evidence, read_table("repeat"), calibration)
     yield from _second_program_exhibit(evidence, read_table("second"))
     yield from _derived_exhibit(evidence)
-    yield from _simulated_exhibit(read_table("calibration"))
+    yield from simulated_exhibits(calibration, evidence.names)
     yield from _disturbed_exhibit(evidence)
     yield from _lacking_exhibit(evidence)
 
@@ -51,26 +52,48 @@ def read_table(name: str) -> Any:
     return read_checked_json(ROOT / "data" / f"{name}.json", PACKAGE / "schemas" / f"{name}.schema.json")
 
 
-def _repeated_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
-    """Show for each experiment how far a second run's results lie from the first run's."""
+def _repeated_exhibit(evidence: Evidence, table: Any, calibration: Any) -> Iterable[Exhibit]:
+    """Show for each experiment how far a second run's results lie from the first run's.
+
+    calibration: simulated coverage to compare the agreement with, or None.
+    """
     if table is None or table["node"] not in evidence.names:
         return
     experiments = sorted(table["experiments"], key=lambda row: -float(row["median_apart"]))
     rows = [{"label": row["experiment"].replace("-", " "), "estimate": 100 * row["median_apart"], "low": None,
              "high": None, "text": f"{100 * row['median_apart']:.1f}%"} for row in experiments]  # fmt: skip
-    total = table["all"]
+    timed, numeric = (
+        [row for row in experiments if (row["experiment"] in NUMERIC) is counted] for counted in (False, True)
+    )
+    if not timed:
+        return
+    (points, agree), (counted, equal) = (
+        [sum(row[name] for row in part) for name in ("points", "agree")] for part in (timed, numeric)
+    )
+    says = [f"Two results agree where the {table['level']:.0%} interval of their ratio holds 1."]
+    if calibration:
+        says[0] += (
+            " With rounds that are now and then slow, such intervals hold a repetition in "
+            f"{repetition_coverage(calibration, table['level'])} of simulated results."
+        )
+    apart = [as_percent(row["median_apart"]) for row in (timed[-1], timed[0])]
+    says.append(f"They agree because the intervals are wide: the middle distance is {range_words(*apart)} by "
+                "experiment.")  # fmt: skip
+    if counted:
+        says.append(
+            f"Of {counted:,} further results in {join_words([row['experiment'] for row in numeric])}, mostly counted "
+            f"or exact, {equal:,} agree."
+        )
     days = join_words([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]], "and on")
     yield Exhibit(
         Chart(
             "checks-repeated",
-            f"Measured a second time, half of {total['points']:,} results lie within "
-            f"{as_percent(total['median_apart'])} of the first; {as_percent(total['agree'] / total['points'])} agree",
+            f"Measured a second time, {agree / points:.1%} of {points:,} timed results agree with the first",
             estimate_chart(rows, "median distance of the second measurement from the first (%)", log=False),
             f"● measured twice on {evidence.names[table['node']]}, on {days} (UTC).",
             alt_text(rows),
         ),
-        [f"Two results agree where the {table['level']:.0%} interval of their ratio holds 1. Chance alone lets "
-         f"{1 - table['level']:.0%} of them disagree."],
+        says,
         Table(["Experiment", "Results", "Agree", "Median distance", "Second over first, median", "Farthest"],
               [[row["label"], f"{entry['points']:,}", f"{entry['agree']:,}", row["text"], f"×{entry['shift']:.3f}",
                 f"×{entry['worst']['ratio']:.2f}"] for row, entry in zip(rows, experiments, strict=True)], "lrrrrr",
@@ -111,6 +134,11 @@ def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]
     )  # fmt: skip
 
 
+def shown_share(inside: int, examined: int) -> float:
+    """Return the lower 95% confidence bound on a share, after Clopper and Pearson (1934)."""
+    return clopper_pearson(inside, inside, examined, 0.9)[0]
+
+
 def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Compare measured times for whole jobs with derived times.
 
@@ -129,7 +157,8 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     sure = [case for case in cases if not pd.isna(case["low"])]
     inside = sum(case["low"] <= 1 <= case["high"] for case in sure)
     of = f"{inside or 'none'} of {format_count(len(sure), 'whole job')}"
-    title = [f"{of} took what is derived from the others, within the interval"] if sure else []
+    shows = f", which shows {shown_share(inside, len(sure)):.0%} or more" if inside else ""
+    title = [f"{of} took what is derived from the others, within the interval{shows}"] if sure else []
     title += [f"measured over derived, whole jobs are {join_words(list(dict.fromkeys([least, most])), 'to')}"]
     parts = np.array(
         [abs(case["estimate"] - 1) for case in records(predicted_over_measured(evidence.data).filter(method="parts"))]
@@ -149,48 +178,6 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         Table(["Job", "Measured over derived", "Before correction"],
               [[row["label"], format_estimate(case, "1"), str(case["detail"]).partition(" times")[0]]
                for row, case in zip(rows, cases, strict=True)], "lrr", "Whole jobs, each derived from the others"),
-    )  # fmt: skip
-
-
-def _simulated_exhibit(table: Any) -> Iterable[Exhibit]:
-    """Show error rates for verdicts on simulated data with known truth.
-
-    Raises StudyError if the table was made for another confidence level than verdicts use now.
-    """
-    if table is None:
-        return
-    if table["level"] != statistics.DECIDING:
-        raise StudyError(
-            "data/calibration.json: level: was made for rules that decide by other intervals: make it again"
-        )
-    worst: dict[str, Record] = {}
-    settings = [{**row, "question": str(row["question"]).replace("point", "result")} for row in table["rows"]]
-    for setting in settings:
-        wrong = max((setting["supported"], setting["challenged"]), key=lambda share: float(share["share"]))
-        if setting["question"] not in worst or wrong["share"] > worst[setting["question"]]["share"]:
-            worst[setting["question"]] = wrong
-    rows = [{"label": question, **{end: 100 * wrong[name] for end, name in
-                                   (("estimate", "share"), ("low", "low"), ("high", "high"))},
-             "text": f"{100 * wrong['share']:.2f}%"} for question, wrong in worst.items()]  # fmt: skip
-    most = max(float(wrong["share"]) for wrong in worst.values())
-    trials = sum(setting["trials"] for setting in settings)
-    yield Exhibit(
-        Chart(
-            "checks-simulated",
-            f"On simulated measurements whose truth is known, at most {100 * most:.2f}% of verdicts err to one side",
-            estimate_chart(rows, "verdicts that err, in the worst setting (%)", [100 * RARE],
-                           "what is meant to be the most",
-                           log=False),
-            f"Simulated: {trials:,} verdicts in {len(settings)} settings of noise, rounds and results, each with "
-            "the truth right at the threshold. Bars: intervals of the simulation.",
-            alt_text(rows),
-        ),
-        ["At the threshold itself every verdict but 'too close to call' counts as an error."],
-        Table(["Question", "Noise", "Rounds", "Results", "Wrongly supported", "Wrongly challenged", "Undecided"],
-              [[setting["question"], setting["noise"], str(setting["rounds"]), str(setting["points"]),
-                *(f"{100 * setting[name]['share']:.2f}%" for name in ("supported", "challenged")),
-                f"{100 * setting['undecided']['share']:.1f}%"] for setting in settings], "llrrrrr",
-              "Settings that were simulated"),
     )  # fmt: skip
 
 

@@ -1,0 +1,264 @@
+"""Checks on the rules by simulated measurements with a known truth; the table comes from `studies.calibration`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from contract.errors import StudyError
+from report import statistics
+from report.formatting import join_words, range_words
+from report.pages.chart_rows import alt_text, as_percent
+from report.pages.charts import Chart, estimate_chart
+from report.pages.exhibit_types import Exhibit, Table
+
+# Target error rate: at most this fraction of single results should be wrongly supported, and at most this fraction
+# wrongly challenged.
+RARE = 0.01
+Record = dict[str, Any]
+# Questions over many results that share a label in the chart, by the beginning of their keys.
+_KINDS = {
+    "most 0": "most results, 4 of 10 fail narrowly",
+    "every 0": "every result, 4 of 10 fail narrowly",
+    "spread list": "a chosen list, spread around the threshold",
+    "near list": "a chosen list, its larger side at the threshold",
+}
+_RATIO, _LOG_ODDS, _LINEAR = (
+    "ratio of two devices", "share of time, by its log odds", "share of time, on the linear scale",
+)  # fmt: skip
+
+
+def simulated_exhibits(table: Any, names: Mapping[str, str]) -> Iterable[Exhibit]:
+    """Show error rates of verdicts, coverage of intervals, rounds on demand, and the simulated noise.
+
+    table: content of data/calibration.json, or None without one. names: the nodes' names by id. Raises StudyError if
+    the table was made for another confidence level than verdicts use now.
+    """
+    if table is None:
+        return
+    if table["level"] != statistics.DECIDING:
+        raise StudyError(
+            "data/calibration.json: level: was made for rules that decide by other intervals: make it again"
+        )
+    rows = [{**row, "question": _name_results(row["question"])} for row in table["rows"]]
+    yield _single_exhibit([row for row in rows if not row["many"]])
+    yield _many_exhibit([row for row in rows if row["many"]])
+    yield _coverage_exhibit(table["coverage"])
+    yield _looks_exhibit(table["looks"])
+    yield _noise_exhibit(table["noises"], names)
+
+
+def repetition_coverage(table: Any, level: float) -> str:
+    """Return the range of percentages in which a simulated ratio's interval holds the truth, with noise as on nodes."""
+    noises = {row["of"] for row in table["noises"]}
+    rows = [row for row in table["coverage"] if row["quantity"] == _RATIO and row["noise"] in noises]
+    return _percent_range([_level_entry(row, level)["share"] for row in rows], 0)
+
+
+def _name_results(question: str) -> str:
+    return question.replace("point", "result")
+
+
+def _worst(row: Record) -> Record:
+    """Return the rate of the row's most frequent wrong answer."""
+    return dict(max((row[answer] for answer in row["wrong"]), key=lambda rate: float(rate["share"])))
+
+
+def _percent_range(shares: Sequence[float], digits: int = 1) -> str:
+    return range_words(*(f"{100 * share:.{digits}f}%" for share in (min(shares), max(shares))))
+
+
+def _rate_row(label: str, rate: Record, digits: int = 2, **more: Any) -> Record:
+    """Return a chart row for a rate, in percent."""
+    ends = {end: 100 * rate[name] for end, name in (("estimate", "share"), ("low", "low"), ("high", "high"))}
+    return {"label": label, **ends, "text": f"{100 * rate['share']:.{digits}f}%", **more}
+
+
+def _worst_by(rows: Iterable[Record], key: str) -> dict[Any, Record]:
+    """Return the worst rate for each value of a key, in order of appearance."""
+    worst: dict[Any, Record] = {}
+    for row in rows:
+        rate = _worst(row)
+        if row[key] not in worst or rate["share"] > worst[row[key]]["share"]:
+            worst[row[key]] = rate
+    return worst
+
+
+def _single_exhibit(settings: list[Record]) -> Exhibit:
+    """Show how often single results err."""
+    largest = max(row["session"] for row in settings)
+    apart = [row for row in settings if row["session"] == largest > 0]
+    by_question = _worst_by((row for row in settings if not row["session"]), "question")
+    groups = "Rounds differ by chance alone", f"Sessions differ {as_percent(largest)} as much as rounds"
+    rows = [
+        *(_rate_row(question, rate, group=groups[0]) for question, rate in by_question.items()),
+        *(
+            _rate_row(f"{rounds} rounds in one session", rate, group=groups[1])
+            for rounds, rate in _worst_by(apart, "rounds").items()
+        ),
+    ]
+    most = max(rate["share"] for rate in by_question.values())
+    trials = sum(row["trials"] for row in settings)
+    sessions = [
+        f"{_percent_range([_worst(row)['share'] for row in apart if row['rounds'] == rounds])} with {rounds} rounds"
+        for rounds in dict.fromkeys(row["rounds"] for row in apart)
+    ]
+    return Exhibit(
+        Chart(
+            "checks-simulated",
+            f"On simulated measurements, at most {100 * most:.2f}% of single results err to one side where rounds "
+            "differ by chance alone",
+            estimate_chart(rows, "results that err, in the worst setting (%)", [100 * RARE],
+                           "what is meant to be the most", log=False),
+            f"Simulated: {trials:,} results in {len(settings)} settings of noise, rounds and results, each with the "
+            "truth right at the threshold. Bars: intervals of the simulation.",
+            alt_text(rows),
+        ),
+        ["At the threshold itself every verdict but 'too close to call' counts as an error.",
+         *([f"If sessions differ {as_percent(largest)} as much as rounds do, and all rounds come from one session, "
+            f"results err to one side in {join_words(sessions)}."] if apart else [])],
+        Table(["Question", "Noise", "Rounds", "Results", "Wrongly supported", "Wrongly challenged", "Undecided"],
+              [[row["question"], row["noise"], str(row["rounds"]), str(row["points"]),
+                *(f"{100 * row[name]['share']:.2f}%" for name in ("supported", "challenged")),
+                f"{100 * row['undecided']['share']:.1f}%"] for row in settings], "llrrrrr",
+              "Single results in all simulated settings"),
+    )  # fmt: skip
+
+
+def _many_exhibit(settings: list[Record]) -> Exhibit:
+    """Show how often verdicts over many results err."""
+    labels = [next((_KINDS[kind] for kind in _KINDS if row["key"].startswith(kind)), row["question"])
+              for row in settings]  # fmt: skip
+    worst = _worst_by([{**row, "label": label} for row, label in zip(settings, labels, strict=True)], "label")
+    rows = [_rate_row(label, rate) for label, rate in worst.items()]
+    errors = {kind: as_percent(worst[_KINDS[kind]]["share"]) for kind in _KINDS}
+    most = _percent_range([row["supported"]["share"] for row in settings if row["key"].startswith("most 0")])
+    holding = max((row for row in settings if row["key"] == "most, half at"), key=lambda row: int(row["points"]))
+    depends = max(row["depends"]["share"] for row in settings
+                  if row["key"] == holding["key"] and row["points"] == holding["points"])  # fmt: skip
+    return Exhibit(
+        Chart(
+            "checks-simulated-many",
+            f"On simulated measurements, {as_percent(depends)} of verdicts over {holding['points']} results are "
+            "'depends' although all hold, if half of them lie at the threshold",
+            estimate_chart(rows, "verdicts that err, in the worst setting (%)", [100 * RARE],
+                           "what is meant to be the most for a single result", log=False),
+            f"Simulated: {sum(row['trials'] for row in settings):,} verdicts in {len(settings)} settings. Bars: "
+            "intervals of the simulation.",
+            alt_text(rows),
+        ),
+        [f"If 4 of 10 results fail narrowly, a claim about every result is supported in at most {errors['every 0']}, "
+         f"and a claim about most results in {most}.",
+         f"The count of a chosen list errs in at most {errors['spread list']} if its values are spread around the "
+         f"threshold, but in up to {errors['near list']} if its larger side lies right at the threshold."],
+        Table(["Question", "Noise", "Rounds", "Results", "Supported", "Challenged", "Depends", "Undecided", "Errors"],
+              [[row["question"], row["noise"], str(row["rounds"]), str(row["points"]),
+                *(f"{100 * row[name]['share']:.1f}%" for name in ("supported", "challenged", "depends", "undecided")),
+                join_words(row["wrong"])] for row in settings], "llrrrrrrl",
+              "Verdicts over many results in all simulated settings"),
+    )  # fmt: skip
+
+
+def _level_entry(row: Record, level: float) -> Record:
+    return dict(next(entry for entry in row["covered"] if entry["level"] == level))
+
+
+def _coverage_exhibit(coverage: list[Record]) -> Exhibit:
+    """Show how often intervals hold the truth, and how wide they are."""
+    level, fewest = statistics.DECIDING, min(row["rounds"] for row in coverage)
+    levels = [entry["level"] for entry in coverage[0]["covered"]]
+    used = [row for row in coverage if row["quantity"] != _LINEAR]
+    rows = [
+        _rate_row(_name_results(row["quantity"]), _level_entry(row, level), group=row["noise"])
+        for row in sorted(used, key=lambda row: str(row["noise"]))
+        if row["rounds"] == fewest
+    ]
+    widths = {(row["quantity"], row["noise"]): _level_entry(row, level)["width"]
+              for row in coverage if row["rounds"] == fewest}  # fmt: skip
+    narrower = [widths[_LOG_ODDS, noise] / width for (quantity, noise), width in widths.items() if quantity == _LINEAR]
+    low = min(used, key=lambda row: float(_level_entry(row, min(levels))["share"]))
+    least = _level_entry(low, min(levels))["share"]
+    ratio = range_words(*(f"{end(narrower):.2f}" for end in (min, max)))
+    return Exhibit(
+        Chart(
+            "checks-simulated-coverage",
+            f"On simulated measurements, {level:.0%} intervals hold the truth in "
+            f"{_percent_range([_level_entry(row, level)['share'] for row in used])} of cases",
+            estimate_chart(rows, f"{level:.0%} intervals that hold the truth, {fewest} rounds (%)", [100 * level],
+                           "the intervals' level", log=False),
+            f"Simulated: {coverage[0]['intervals']:,} intervals for each row. Bars: intervals of the simulation.",
+            alt_text(rows),
+        ),
+        [f"With {fewest} rounds, the interval of a share of time is {ratio} times as wide by its log odds, as used "
+         "here, as on the linear scale.",
+         f"At {min(levels):.0%}, intervals hold the undisturbed truth in {as_percent(least)} or more; fewest with "
+         f"{low['noise']} and {low['rounds']} rounds. Slow rounds shift the mean to one side, which more rounds do not "
+         "mend."],
+        Table(["Quantity", "Noise", "Rounds", *(f"Within {level:.0%}" for level in levels),
+               f"Median width at {level:.0%}"],
+              [[_name_results(row["quantity"]), row["noise"], str(row["rounds"]),
+                *(f"{100 * _level_entry(row, level)['share']:.1f}%" for level in levels),
+                f"{_level_entry(row, level)['width']:.2g}"] for row in coverage], "llrrrr",
+              "Coverage and width; the width is of the logarithm, or of the share"),
+    )  # fmt: skip
+
+
+def _scheme(row: Record) -> str:
+    looks = [str(look) for look in row["looks"]]
+    return f"after {join_words(looks)} rounds" if len(looks) > 1 else f"after {looks[0]} rounds only"
+
+
+def _looks_exhibit(table: list[Record]) -> Exhibit:
+    """Compare rounds on demand to fixed numbers of rounds."""
+    rows = [_rate_row(_scheme(row), row["decided"], 0, group=row["noise"]) for row in table]
+    demand = [row for row in table if len(row["looks"]) > 1]
+    fixed = [row for row in table if row["looks"] == demand[0]["looks"][-1:]]
+    mean = range_words(*(f"{end(row['rounds'] for row in demand):.1f}" for end in (min, max)))
+    shares = [_percent_range([row["decided"]["share"] for row in kind], 0) for kind in (demand, fixed)]
+    wrong = max(row[side]["share"] for row in demand for side in ("above", "below"))
+    return Exhibit(
+        Chart(
+            "checks-simulated-looks",
+            f"Simulated: judged {_scheme(demand[0])}, {shares[0]} of cases are decided in {mean} rounds on average; "
+            f"{fixed[0]['looks'][0]} rounds of each case decide {shares[1]}",
+            estimate_chart(rows, "cases that are decided (%)", log=False),
+            f"Simulated: {table[0]['trials']:,} cases for each row, whose distances to the threshold are spread "
+            "evenly up to six times the rounds' spread.",
+            alt_text(rows),
+        ),
+        ["In this simulation, an undecided case is measured in more rounds, and judged by intervals at "
+         f"{demand[0]['level']:.1%}. With the truth at the threshold, at most {100 * wrong:.2f}% err to one side."],
+        Table(["Judged", "Level", "Noise", "Wrongly above", "Wrongly below", "Decided", "Mean rounds"],
+              [[_scheme(row), f"{100 * row['level']:g}%", row["noise"],
+                *(f"{100 * row[name]['share']:.2f}%" for name in ("above", "below")),
+                f"{100 * row['decided']['share']:.0f}%", f"{row['rounds']:.1f}"] for row in table], "lrlrrrr",
+              "Rounds on demand and fixed numbers of rounds"),
+    )  # fmt: skip
+
+
+def _noise_exhibit(noises: list[Record], names: Mapping[str, str]) -> Exhibit:
+    """Compare the simulated noise to that on published nodes."""
+    groups = {"measured": "Published nodes", "synthetic": "Simulated"}
+    rows = [{"label": names.get(row["of"], row["of"]), "estimate": 100 * row["spread"], "low": None, "high": None,
+             "text": f"{100 * row['spread']:.1f}%", "group": groups[row["origin"]]} for row in noises]  # fmt: skip
+    spreads = {origin: [row["spread"] for row in noises if row["origin"] == origin] for origin in groups}
+    measured = (
+        f"on published nodes by {_percent_range(spreads['measured'])} in the median; " if spreads["measured"] else ""
+    )
+    return Exhibit(
+        Chart(
+            "checks-simulated-noise",
+            f"Rounds differ {measured}in simulations by {_percent_range(spreads['synthetic'])}",
+            estimate_chart(rows, "median spread between rounds (%)", log=False),
+            "● measured on published nodes; simulated with noise like theirs.",
+            alt_text(rows),
+        ),
+        ["Noise of nodes has one-sided outliers: more than half of all slowest rounds lie farther out than the "
+         "fastest."] if all(row["late"] > 0.5 for row in noises) else [],
+        Table(["Rounds of", "Results", "Median spread", "Spread of log spreads", "Slowest round farther out",
+               "Rounds over 20% slow", "Correlation of rounds"],
+              [[row["label"], f"{noise['points']:,}", row["text"], f"{noise['unevenness']:.2f}",
+                *(f"{100 * noise[name]:.0f}%" for name in ("late", "slow")), f"{noise['correlation']:.2f}"]
+               for row, noise in zip(rows, noises, strict=True)], "lrrrrrr",
+              "Noise between three rounds"),
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+"""The page on checks tells single results, sessions and verdicts over many results apart, true to the table."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from report import ROOT
+from report.estimates import Estimates
+from report.pages.exhibit_types import Exhibit
+from report.pages.families import checks
+from report.pages.simulated_checks import repetition_coverage, simulated_exhibits
+
+
+@pytest.fixture
+def table() -> Any:
+    """Read the published table to compare texts to."""
+    return json.loads((ROOT / "data" / "calibration.json").read_text(encoding="utf-8"))
+
+
+def exhibits(table: Any) -> dict[str, Exhibit]:
+    return {exhibit.chart.name: exhibit for exhibit in simulated_exhibits(table, {})}
+
+
+def with_error(table: Any, key: str, answer: str, share: float, session: float = 0.0) -> Any:
+    """Copy the table, and set an answer's rate to `share` for one question and one spread between sessions."""
+    changed = copy.deepcopy(table)
+    rows = [row for row in changed["rows"] if row["key"] == key and row["session"] == session]
+    assert rows
+    for row in rows:
+        row[answer] = {"share": share, "low": share, "high": share}
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "answer", "session", "where"),
+    [
+        ("checks-simulated", "one", "supported", 0.0, "at most 7.89% of single results err"),
+        ("checks-simulated", "one", "challenged", 0.5, "7.9% with 3 rounds"),
+        ("checks-simulated-many", "most, half at", "depends", 0.0, "7.9% of verdicts over 134 results are 'depends'"),
+        ("checks-simulated-many", "every 0.25", "supported", 0.0, "about every result is supported in at most 7.9%"),
+    ],
+)
+def test_sentences_have_the_numbers_of_the_table(
+    table: Any, name: str, key: str, answer: str, session: float, where: str
+) -> None:
+    exhibit = exhibits(with_error(table, key, answer, 0.0789, session))[name]
+    assert where in " ".join([exhibit.chart.title, *exhibit.says])
+    assert where not in " ".join([exhibits(table)[name].chart.title, *exhibits(table)[name].says])
+
+
+def test_sessions_do_not_count_as_chance_between_rounds(table: Any) -> None:
+    changed = exhibits(with_error(table, "one", "supported", 0.5, session=0.5))
+    assert changed["checks-simulated"].chart.title == exhibits(table)["checks-simulated"].chart.title
+
+
+def test_all_simulated_rows_are_in_folded_tables(table: Any) -> None:
+    shown = exhibits(table)
+    rows = {name: len(exhibit.table.rows) for name, exhibit in shown.items() if exhibit.table}
+    assert rows["checks-simulated"] + rows["checks-simulated-many"] == len(table["rows"])
+    assert rows["checks-simulated-coverage"] == len(table["coverage"])
+    assert rows["checks-simulated-looks"] == len(table["looks"])
+    assert rows["checks-simulated-noise"] == len(table["noises"])
+
+
+def test_repetition_tells_timed_results_from_numerics(table: Any) -> None:
+    repeat = checks.read_table("repeat")
+    evidence: Any = type("Evidence", (), {"names": {repeat["node"]: "a node"}})
+    (exhibit,) = checks._repeated_exhibit(evidence, repeat, table)
+    timed = [row for row in repeat["experiments"] if row["experiment"] not in ("numerics", "equivalence")]
+    points, agree = (sum(row[name] for row in timed) for name in ("points", "agree"))
+    assert f"{100 * agree / points:.1f}% of {points:,} timed results agree" in exhibit.chart.title
+    says = " ".join(exhibit.says)
+    assert f"Of {repeat['all']['points'] - points} further results in" in says
+    assert repetition_coverage(table, 0.95) in says
+
+
+@given(st.integers(1, 60), st.data())
+def test_shown_share_is_the_least_that_the_count_does_not_refute(examined: int, data: Any) -> None:
+    inside = data.draw(st.integers(1, examined))
+    share = checks.shown_share(inside, examined)
+    assert binom.sf(inside - 1, examined, share) == pytest.approx(0.05)
+
+
+def test_coverage_of_derived_times_says_how_much_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{"job": f"job {i}", "device": "cpu", "estimate": 1.0, "low": 0.5, "high": 2.0, "n_rounds": 1,
+             "detail": "2 times without correction"} for i in range(8)]  # fmt: skip
+    monkeypatch.setattr(checks, "records", lambda cases: rows if cases == "checked" else [])
+    monkeypatch.setattr(checks, "predicted_over_measured", lambda data: Estimates.empty())
+    evidence: Any = type("Evidence", (), {"data": object(), "quantity": staticmethod(lambda name: "checked")})
+    (exhibit,) = checks._derived_exhibit(evidence)
+    assert exhibit.chart.title.startswith("8 of 8 whole jobs") and "which shows 69% or more" in exhibit.chart.title
