@@ -67,8 +67,8 @@ class Noise:
         return "; ".join(parts)
 
 
-# Noise like that on amd-epyc-2c-789dcf and amd-epyc-2c-089962.146241: parameters from a fit to spreads, tails and
-# correlations between rounds. The fit is no part of this program; `node_rounds` compares the noise to all published nodes.
+# Noise like that on amd-epyc-2c-789dcf and amd-epyc-2c-089962.146241. A fit to their spreads, tails and correlations
+# between rounds gave the parameters. It is no part of this program; `node_rounds` compares all published nodes to them.
 USUAL, QUIET, BUSY = (
     Noise(between, unevenness=unevenness, late_points=late_points, late_rounds=late_rounds, lateness=lateness,
           shared=shared, name=name)
