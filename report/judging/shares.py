@@ -5,9 +5,10 @@ threshold, which follows from its interval over rounds. The units are of one of 
 
 **A chosen list.** A claim file that gives its reason for its `cases` has chosen the units. Nobody drew them, so no
 interval can say what share of other units would reach the threshold. The count on the list has only the measurements'
-error: its ends are quantiles of the number of units that truly reach the threshold. The estimates of one unit err
-together, because one run measures them; the units err independently, unless they have one correction in common. What
-the choice of the list can do is told by the number of further units, all contrary, that would turn the outcome.
+error (see `fewest_reaching`), for estimates of one unit that err together and units that err independently, unless they
+have one correction in common. What the choice of the list can do is told by the number of further units, all contrary,
+that would turn the outcome. Quantiles of the number of units that reach the threshold, each with its own chance, would
+not do as ends: many units right at the threshold add one half each, on whatever side of it they truly lie.
 
 **A sample**, or all units in a catalogue. The interval is that of Clopper and Pearson (1934), Biometrika 26, whose beta
 formula accepts fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1,
@@ -41,8 +42,6 @@ from report.statistics import Floats
 
 # Tolerance for rounding errors when a share is compared with the required share.
 _ROUNDING = 1e-9
-# The distribution of a list's count has steps of 1/_STEPS of a unit, divisible by all numbers of estimates up to 10.
-_STEPS = 2520
 
 
 def share_population(part: Part, estimates: Estimates) -> Population | None:
@@ -94,34 +93,32 @@ def reach_chances(estimates: Estimates, threshold: float, upper: bool) -> tuple[
     return pooled.bounds(least, most) if pooled else (least, most)
 
 
-def count_quantile(units: NDArray[np.intp], chances: Floats, tail: float, common_error: bool) -> float:
-    """Return a quantile of the number of listed units that truly reach a threshold.
+def fewest_reaching(units: NDArray[np.intp], chances: Floats, common_error: bool) -> float:
+    """Return a lower bound on the number of listed units that truly reach a threshold, wrong in 0.5% of cases at most.
 
-    units: each estimate's unit number; chances: its probability of reaching the threshold; both of shape (estimates,).
-    A unit counts as the fraction of its estimates that reach the threshold. With one uniform variable U for each unit,
-    or one for all units if `common_error`, an estimate reaches the threshold if U is below its probability. The
-    returned number T is the smallest for which the count is at most T with probability `tail`. It is rounded to
-    1/_STEPS of a unit, away from the middle.
+    units: each estimate's unit number, from 0 without gaps; chances: its probability of reaching the threshold; both of
+    shape (estimates,). A unit counts as the fraction of its estimates that reach the threshold.
+
+    The bound is that of partial conjunctions (Benjamini and Heller 2008, Biometrics 64): if at most N - k units reached
+    the threshold, then k units would miss it, and Fisher's test would combine the k largest of the units' p-values. The
+    bound is N - k for the largest k that the test, at half the tail, does not refuse. A unit's p-value is the largest
+    that its estimates have. Estimates that surely reach the threshold, at the other half of the tail (Bonferroni), are
+    not among those that may miss it. With `common_error`, all estimates err together, and those with a sure chance are
+    counted.
     """
+    tail = (1 - statistics.DECIDING) / 2
     sizes = np.bincount(units)
     if common_error:
         return float(np.sum((chances > 1 - tail) / sizes[units]))
-    order = np.lexsort((-chances, units))
-    rounded = np.floor if tail < 0.5 else np.ceil
-    offset, pmf = 0, np.ones(1)
-    for ordered in np.split(chances[order], np.cumsum(sizes)[:-1]):
-        # k of the unit's n estimates reach the threshold if U lies between the k-th and the next lower chance.
-        ends = np.concatenate([[1.0], ordered, [0.0]])
-        weights = ends[:-1] - ends[1:]
-        possible = np.flatnonzero(weights > 0)
-        places = rounded(np.round(possible * (_STEPS / len(ordered)), 6)).astype(int)
-        # A unit without doubt moves the distribution; another widens it.
-        offset += int(places[0])
-        total = np.zeros(len(pmf) + int(places[-1] - places[0]))
-        for place, weight in zip((places - places[0]).tolist(), weights[possible].tolist(), strict=True):
-            total[place : place + len(pmf)] += weight * pmf
-        pmf = total
-    return (offset + float(np.searchsorted(np.cumsum(pmf), tail * (1 - _ROUNDING)))) / _STEPS
+    p_values = 1 - chances
+    may_miss = np.bincount(units, p_values > tail / 2 / len(chances)) / sizes
+    largest = np.zeros(len(sizes))
+    np.maximum.at(largest, units, p_values)
+    with np.errstate(divide="ignore"):
+        evidence = np.cumsum(np.sort(-2 * np.log(largest)))
+    k = np.arange(1, len(sizes) + 1)
+    missing = int(np.max(k[evidence <= stats.chi2.ppf(1 - tail / 2, 2 * k)], initial=0))
+    return float(len(sizes) - np.sort(may_miss)[::-1][:missing].sum())
 
 
 @dataclass(frozen=True)
@@ -195,11 +192,8 @@ class Population:
         chances = [chance[mask] for chance in self._reach_chances(threshold)]
         least, most = (float((weights * chance).sum()) for chance in chances)
         if self.listed:
-            tail = (1 - statistics.DECIDING) / 2
-            low, high = (
-                min(1.0, count_quantile(units, chance, at, self.common_error) / n)
-                for chance, at in zip(chances, (tail, 1 - tail), strict=True)
-            )
+            low = fewest_reaching(units, chances[0], self.common_error) / n
+            high = 1 - fewest_reaching(units, 1 - chances[1], self.common_error) / n
         else:
             low, high = clopper_pearson(min(least, n), min(most, n), n)
         return Share((least + most) / 2 / n, low, high, n, self.of, self.listed)

@@ -150,7 +150,7 @@ def _many_exhibit(settings: list[Record]) -> Exhibit:
         [f"If 4 of 10 results fail narrowly, a claim about every result is supported in at most {errors['every 0']}, "
          f"and a claim about most results in {most}.",
          f"The count of a chosen list errs in at most {errors['spread list']} if its values are spread around the "
-         f"threshold, but in up to {errors['near list']} if its larger side lies right at the threshold."],
+         f"threshold, and in at most {errors['near list']} if its larger side lies right at the threshold."],
         Table(["Question", "Noise", "Rounds", "Results", "Supported", "Challenged", "Depends", "Undecided", "Errors"],
               [[row["question"], row["noise"], str(row["rounds"]), str(row["points"]),
                 *(f"{100 * row[name]['share']:.1f}%" for name in ("supported", "challenged", "depends", "undecided")),

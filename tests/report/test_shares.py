@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest
+from scipy.stats import binomtest, norm
 
 from report import statistics
 from report.estimates import Estimates, exact_estimates
-from report.judging.shares import Population, Share, clopper_pearson, count_quantile
+from report.judging.shares import Population, Share, clopper_pearson, fewest_reaching
 
 
 def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
@@ -138,27 +138,49 @@ def test_sample_is_not_turned_by_further_units() -> None:
     assert population({f"m{index}": [9.0] for index in range(9)}).share_at(5).turning_units(0.5) is None
 
 
-@given(st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=4), min_size=1, max_size=5), st.booleans())
-def test_list_ends_are_quantiles_of_simulated_counts(chances: list[list[float]], common: bool) -> None:
-    units = np.repeat(np.arange(len(chances)), [len(unit) for unit in chances])
-    flat = np.concatenate([np.array(unit) for unit in chances])
-    draw = np.random.default_rng(7)
-    uniform = np.repeat(draw.random((4000, 1)), len(chances), axis=1) if common else draw.random((4000, len(chances)))
-    weights = 1 / np.bincount(units)[units]
-    counts = ((uniform[:, units] < flat) * weights).sum(axis=1)
-    for tail in (0.005, 0.995):
-        end = count_quantile(units, flat, tail, common)
-        # The simulated fractions below and through the quantile enclose the tail, but for the error to simulate.
-        assert (counts < end - 0.01).mean() <= tail + 0.006
-        assert (counts <= end + 0.01).mean() >= tail - 0.006
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=4), min_size=1, max_size=6), st.booleans())
+def test_sure_estimates_give_the_exact_count(reach: list[list[bool]], common: bool) -> None:
+    units = np.repeat(np.arange(len(reach)), [len(unit) for unit in reach])
+    chances = np.concatenate([np.array(unit, float) for unit in reach])
+    assert fewest_reaching(units, chances, common) == pytest.approx(sum(np.mean(unit) for unit in reach))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.integers(0, 11), st.floats(0, 1))
+def test_bound_grows_with_each_chance(chances: list[float], place: int, raised: float) -> None:
+    units = np.arange(len(chances)) // 2
+    before, after = np.array(chances), np.array(chances)
+    after[place % len(chances)] = max(raised, before[place % len(chances)])
+    least = fewest_reaching(units, before, False)
+    assert 0 <= least <= fewest_reaching(units, after, False) + 1e-12 <= units.max() + 1 + 1e-12
+
+
+@pytest.mark.parametrize("cases", [1, 3])
+@pytest.mark.parametrize("distance", [0.0, -0.3, -1.0])
+def test_bound_rarely_exceeds_the_true_count(cases: int, distance: float) -> None:
+    """Simulate 13 units: 6 reach the threshold far and wide, 7 miss it by `distance` standard errors."""
+    draw = np.random.default_rng(20263)
+    units = np.repeat(np.arange(13), cases)
+    truth = np.where(units < 6, 9.0, distance)
+    exceeded = 0
+    for _ in range(2000):
+        # The cases of a unit err together.
+        gaps = truth + draw.normal(size=13)[units]
+        exceeded += fewest_reaching(units, norm.cdf(gaps), False) > 6 + 1e-9
+    assert exceeded <= 0.005 * 2000 + 8
+
+
+def test_many_moderate_chances_count_together() -> None:
+    units = np.arange(10)
+    assert fewest_reaching(units, np.full(10, 0.97), False) > 5
+    assert fewest_reaching(units, np.full(10, 0.97), True) == 0
 
 
 def test_cases_of_a_unit_err_together() -> None:
-    apart = chosen_list({name: [5.0] for name in "abcdefgh"}, se=0.1)
-    together = chosen_list({name: [5.0] for name in "abcdefgh"}, se=0.1, common_error=True)
-    assert 0 < apart.low < apart.high < 1
+    apart = chosen_list({name: [5.9] for name in "abcdefgh"}, se=0.1)
+    together = chosen_list({name: [5.9] for name in "abcdefgh"}, se=0.1, common_error=True)
+    assert 0 < apart.low < apart.high == 1
     assert (together.low, together.high) == (0, 1)
-    one_unit = chosen_list({"a": [5.0] * 8}, se=0.1)
+    one_unit = chosen_list({"a": [5.9] * 8}, se=0.1)
     assert (one_unit.low, one_unit.high) == (0, 1)
 
 
