@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import special, stats
 
 from contract.errors import StudyError
 from contract.sample_dictionary import dictionary, metric_entry, parameter_entry
@@ -27,20 +27,25 @@ def read(dataset: Path, name: str) -> pl.DataFrame:
 def test_intervals_can_be_recomputed_from_samples(dataset: Path) -> None:
     """Recompute every interval by the data card's formula, from the samples and the prior alone."""
     results = read(dataset, "results").filter(pl.col("prior_df").is_not_null())
+    assert set(results["scale"]) == {"log", "logit"}
     samples = read(dataset, "samples").filter(pl.col("status") == "ok")
-    medians = samples.group_by("node", "point_id", "metric", "run_id").agg(pl.col("value").median().log())
-    rounds = medians.group_by("node", "point_id", "metric").agg(
-        count=pl.len(), mean=pl.col("value").mean(), own=pl.col("value").var()
-    )
-    rows = results.join(rounds, on=["node", "point_id", "metric"])
+    series = ["node", "point_id", "metric"]
+    medians = samples.group_by(*series, "run_id").agg(pl.col("value").median())
+    odds = pl.when(pl.col("scale") == "logit").then(1 - pl.col("value")).otherwise(1.0)
+    medians = medians.join(results.select(*series, "scale"), on=series).with_columns((pl.col("value") / odds).log())
+    rounds = medians.group_by(series).agg(count=pl.len(), mean=pl.col("value").mean(), own=pl.col("value").var())
+    rows = results.join(rounds, on=series)
     assert len(rows) == len(results) > 1000
     n, own = rows["count"].to_numpy().astype(float), rows["variance"].to_numpy()
     assert (own >= rows["own"].to_numpy() * (1 - 1e-6)).all(), "a variance is only ever raised"
     d0, s0 = rows["prior_df"].to_numpy(), rows["prior_variance"].to_numpy()
     se = np.sqrt((d0 * s0 + (n - 1) * own) / (d0 + n - 1) / n)
     half = stats.t.ppf(0.995, rows["df"].to_numpy()) * se
+    logit = (rows["scale"] == "logit").to_numpy()
     for name, value in (("estimate", 0.0), ("low", -half), ("high", half)):
-        assert np.exp(rows["mean"].to_numpy() + value) == pytest.approx(rows[name].to_numpy(), rel=1e-9), name
+        end = rows["mean"].to_numpy() + value
+        recomputed = np.where(logit, special.expit(end), np.exp(end))
+        assert recomputed == pytest.approx(rows[name].to_numpy(), rel=1e-9), name
 
 
 def test_verdict_leads_to_its_samples_by_ids_alone(dataset: Path) -> None:
