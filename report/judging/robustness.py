@@ -271,9 +271,11 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
     For a share of units, add evenly spaced thresholds, because the share's outcome may change anywhere.
     """
     sides = retrial.case_sides
-    ends = np.concatenate([end[retrial.known] for end in (sides.low, sides.high, sides.sure_low, sides.sure_high)])
+    minority = retrial.part.rule not in ("exists", "for_share_of")
+    sure = (sides.sure_low, sides.sure_high) if minority else ()
+    ends = np.concatenate([end[retrial.known] for end in (sides.low, sides.high, *sure)])
     if sides.published:
-        margins = (1.0, CLEAR, sides.sure_margin)
+        margins = (1.0, CLEAR, *((sides.sure_margin,) if minority else ()))
         ends = np.concatenate([end for margin in margins for end in sides.published.ends(margin)])
     if retrial.population:
         ends = np.concatenate([ends, np.linspace(low, high, 33)])

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import special, stats
+from scipy import special
 
 from contract.errors import StudyError
 from contract.node import kind_of_node
@@ -85,7 +85,7 @@ def reach_chances(estimates: Estimates, threshold: float, upper: bool) -> tuple[
     gap = each.distances(threshold)
     by_chance = (se > 0) & np.isfinite(estimate) & ~np.isnan(gap)
     with np.errstate(divide="ignore", invalid="ignore"):
-        spread = stats.t.cdf((-gap if upper else gap) / se, np.where(df > 0, df, 1.0))
+        spread = special.stdtr(np.where(df > 0, df, 1.0), (-gap if upper else gap) / se)
     certain = (high <= threshold, low > threshold) if upper else (low >= threshold, high < threshold)
     known = ~(np.isnan(low) | np.isnan(high))
     least = np.where(by_chance, spread, (known & certain[0]).astype(float))
@@ -117,7 +117,8 @@ def fewest_reaching(units: NDArray[np.intp], chances: Floats, common_error: bool
     with np.errstate(divide="ignore"):
         evidence = np.cumsum(np.sort(-2 * np.log(largest)))
     k = np.arange(1, len(sizes) + 1)
-    missing = int(np.max(k[evidence <= stats.chi2.ppf(1 - tail / 2, 2 * k)], initial=0))
+    # Quantiles of the chi-squared distribution with 2 k degrees of freedom.
+    missing = int(np.max(k[evidence <= 2 * special.gammaincinv(k, 1 - tail / 2)], initial=0))
     return float(len(sizes) - np.sort(may_miss)[::-1][:missing].sum())
 
 

@@ -151,10 +151,10 @@ def _many_exhibit(settings: list[Record]) -> Exhibit:
          f"and a claim about most results in {most}.",
          f"The count of a chosen list errs in at most {errors['spread list']} if its values are spread around the "
          f"threshold, and in at most {errors['near list']} if its larger side lies right at the threshold."],
-        Table(["Question", "Noise", "Rounds", "Results", "Supported", "Challenged", "Depends", "Undecided", "Errors"],
+        Table(["Question", "Noise", "Rounds", "Results", "Supported", "Challenged", "Depends", "Errors"],
               [[row["question"], row["noise"], str(row["rounds"]), str(row["points"]),
-                *(f"{100 * row[name]['share']:.1f}%" for name in ("supported", "challenged", "depends", "undecided")),
-                join_words(row["wrong"])] for row in settings], "llrrrrrrl",
+                *(f"{100 * row[name]['share']:.1f}%" for name in ("supported", "challenged", "depends")),
+                join_words(row["wrong"])] for row in settings], "llrrrrrl",
               "Verdicts over many results in all simulated settings"),
     )  # fmt: skip
 
@@ -253,10 +253,10 @@ def _noise_exhibit(noises: list[Record], names: Mapping[str, str]) -> Exhibit:
             "● measured on published nodes; simulated with noise like theirs.",
             alt_text(rows),
         ),
-        ["Noise of nodes has one-sided outliers: more than half of all slowest rounds lie farther out than the "
-         "fastest."] if all(row["late"] > 0.5 for row in noises) else [],
-        Table(["Rounds of", "Results", "Median spread", "Spread of log spreads", "Slowest round farther out",
-               "Rounds over 20% slow", "Correlation of rounds"],
+        ["Unevenness is the spread of the results' own spreads, as logarithms. One-sided are results whose slowest "
+         "round lies farther out than the fastest; slow are rounds that take over 20% longer than the fastest.",
+         *(["Noise of nodes has one-sided outliers."] if all(row["late"] > 0.5 for row in noises) else [])],
+        Table(["Rounds of", "Results", "Spread", "Unevenness", "One-sided", "Slow", "Correlation"],
               [[row["label"], f"{noise['points']:,}", row["text"], f"{noise['unevenness']:.2f}",
                 *(f"{100 * noise[name]:.0f}%" for name in ("late", "slow")), f"{noise['correlation']:.2f}"]
                for row, noise in zip(rows, noises, strict=True)], "lrrrrrr",
