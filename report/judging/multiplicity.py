@@ -23,13 +23,14 @@ from report.statistics import Floats
 def wrong_side_chances(result: PartResult) -> tuple[Floats, list[Side]]:
     """Return each case's highest chance to lie on the other side of the threshold than its estimate, and its side.
 
-    Only cases with rounds and a finite interval count: published and exact figures have no chance. A part without a
+    Only cases with several rounds and an interval count: published and exact figures have no chance. A part without a
     rule's result, or with settled sides, gives no cases.
     """
     if result.result is None or result.waits is not None or result.part.rule == "crossover":
         return np.empty(0), []
     estimates, sides, part = result.result.estimates, result.result.sides, result.part
-    measured = (estimates["n_rounds"].astype(int) > 1).to_numpy(bool) & np.isfinite(estimates.numbers("low").to_numpy())
+    low, high = (estimates.numbers(end).to_numpy() for end in ("low", "high"))
+    varies = (estimates["n_rounds"].astype(int) > 1).to_numpy(bool) & (low < high)
     least, most = reach_chances(estimates, part.threshold.low, part.compare == "at_most")
     if part.threshold.high is not None:
         # The chance to lie within a range is the chance to reach its lower end but not its upper end.
@@ -39,7 +40,6 @@ def wrong_side_chances(result: PartResult) -> tuple[Floats, list[Side]]:
         np.array([side is Side.UNDECIDED for side in sides]) & (least + most < 1)
     )
     chances = np.where(below, most, 1 - least)
-    varies = measured & (chances > 0)
     return chances[varies], [side for side, varying in zip(sides, varies, strict=True) if varying]
 
 

@@ -92,7 +92,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Study]:
 
     After the third kill, one experiment's sweep is changed and a budget is set.
     """
-    clone = clone_into(tmp_path_factory.mktemp("study") / "a clone")
+    clone = clone_into(tmp_path_factory.mktemp("study") / "a clone", repeats=True)
     try:
         yield run_interrupted_study(clone)
     finally:
