@@ -65,7 +65,7 @@ ROBUST, SENSITIVE, LISTED, UNTRIED = "robust", "sensitive", "on a chosen list", 
 
 
 # If fewer further units than this fraction of a chosen list would turn its outcome, it is sensitive to the list.
-SENSITIVE_FRACTION = 0.25
+_SENSITIVE_FRACTION = 0.25
 
 # Fewest machines whose lowest and highest result enclose the median of their kind at 99%: 2 * 0.5**8 is below 1%.
 FEWEST_MACHINES = 8
@@ -92,6 +92,11 @@ class Tier(StrEnum):
     def weakest(cls, tiers: Sequence[str]) -> Tier:
         """Return the weakest tier; NONE for an empty sequence."""
         return max(map(cls, tiers), key=list(cls).index, default=cls.NONE)
+
+
+def is_sensitive_to_list(turning_units: int | None, units: int) -> bool:
+    """Tell if few further units would turn the outcome for a chosen list; False if none can (None)."""
+    return turning_units is not None and turning_units < _SENSITIVE_FRACTION * units
 
 
 def verdict_from_counts(n: int, supporting: int, challenging: int) -> Verdict:

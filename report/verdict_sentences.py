@@ -25,7 +25,7 @@ from report.formatting import (
     thresholds_text,
     with_unit,
 )
-from report.outcomes import SENSITIVE_FRACTION, UNTRIED, Verdict
+from report.outcomes import UNTRIED, Verdict, is_sensitive_to_list
 
 Record = Mapping[str, Any]
 # Machine kinds (`data.machine_kinds.KINDS`) in words.
@@ -131,7 +131,7 @@ def list_text(part: Record) -> str:
     further = share["turning_units"]
     if further is None:
         return f"{text}, too close to call."
-    sensitive = ", so it is sensitive to the list" if further < SENSITIVE_FRACTION * share["units"] else ""
+    sensitive = ", so it is sensitive to the list" if is_sensitive_to_list(further, share["units"]) else ""
     return f"{text}; {format_count(further, 'further ' + share['of'])}, all to the contrary, would turn it{sensitive}."
 
 

@@ -85,7 +85,8 @@ class Nodes:
         experiments, columns: experiments and columns to return (default: all).
         """
         whole = self.all_samples()
-        whole = whole[samples_that_count(whole)]
+        counts = samples_that_count(whole)
+        whole = whole if counts.all() else whole[counts]
         whole = whole[whole["experiment"].isin(experiments)] if experiments else whole
         return whole[list(columns)] if columns else whole
 

@@ -31,7 +31,17 @@ from report.judging.rules import (
     rule_outcome,
 )
 from report.judging.shares import share_population
-from report.outcomes import LISTED, ROBUST, SENSITIVE, UNTRIED, Side, Threshold, Verdict, combine_verdicts
+from report.outcomes import (
+    LISTED,
+    ROBUST,
+    SENSITIVE,
+    UNTRIED,
+    Side,
+    Threshold,
+    Verdict,
+    combine_verdicts,
+    is_sensitive_to_list,
+)
 from report.quantities.ladder import LOOPS
 from report.statistics import Floats
 from report.verdicts import Part as PartRecord
@@ -135,7 +145,7 @@ def part_robustness(
         *_omission_trials(retrial, data),
     ]
     if result.share is not None and result.share.listed:
-        unclear = result.share.is_sensitive_to_list(part.share)
+        unclear = is_sensitive_to_list(result.share.turning_units(part.share), result.share.units)
     else:
         unclear = not math.isinf(distance) and not (distance >= CLEAR_WIDTHS) and not retrial.is_settled
     return Robustness(
@@ -272,8 +282,7 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
     """
     sides = retrial.case_sides
     minority = retrial.part.rule not in ("exists", "for_share_of")
-    sure = (sides.sure_low, sides.sure_high) if minority else ()
-    ends = np.concatenate([end[retrial.known] for end in (sides.low, sides.high, *sure)])
+    ends = np.concatenate([end[retrial.known] for end in (*sides.ends, *(sides.sure_ends if minority else ()))])
     if sides.published:
         margins = (1.0, CLEAR, *((sides.sure_margin,) if minority else ()))
         ends = np.concatenate([end for margin in margins for end in sides.published.ends(margin)])

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -166,19 +167,23 @@ def deciding_ends(part: Part, estimates: Estimates) -> tuple[Floats, Floats]:
 class CaseSides:
     """Each estimate's side of a threshold, for any threshold.
 
-    low, high: interval ends at the deciding level, shape (estimates,). sure_low, sure_high: the ends at the level at
-    which an estimate on the smaller side is sure. For published figures, `PublishedEnds` takes their place.
+    ends: low and high interval ends at the deciding level, each with shape (estimates,). For published figures,
+    `PublishedEnds` takes their place.
     settled: each estimate's side if no threshold can change it, otherwise None.
     """
 
     def __init__(self, part: Part, estimates: Estimates, settled: Sequence[Side | None]) -> None:
-        self.part = part
-        self.low, self.high = deciding_ends(part, estimates)
-        self.sure_low, self.sure_high = estimates.ends(sure_level(len(estimates)))
+        self.part, self._estimates = part, estimates
+        self.ends = deciding_ends(part, estimates)
         self.sure_margin = sure_margin(len(estimates))
         self.published = PublishedEnds(estimates) if "family" in estimates.labels else None
         self._is_settled = np.array([side is not None for side in settled], dtype=bool)
         self._settled = np.array([list(Side).index(side or Side.UNDECIDED) for side in settled], dtype=np.intp)
+
+    @cached_property
+    def sure_ends(self) -> tuple[Floats, Floats]:
+        """Interval ends at the level at which an estimate on the smaller side is sure, like `ends`."""
+        return self._estimates.ends(sure_level(len(self._estimates)))
 
     def sides(self, threshold: Threshold) -> list[Side]:
         """Return the sides at a threshold; estimates on a smaller side that is not sure are undecided."""
@@ -190,17 +195,17 @@ class CaseSides:
         return outcome_from_counts(self.part, len(self._settled), supporting, challenging)
 
     def _numbers(self, threshold: Threshold) -> NDArray[np.intp]:
-        numbers = self._compare(threshold, self.low, self.high, CLEAR)
+        numbers = self._compare(threshold, self.ends, CLEAR)
         if self.part.rule in ("exists", "for_share_of") or not ((numbers == 0).any() and (numbers == 1).any()):
             return numbers
-        sure = self._compare(threshold, self.sure_low, self.sure_high, self.sure_margin)
+        sure = self._compare(threshold, self.sure_ends, self.sure_margin)
         return without_unsure_minority(numbers, sure)
 
-    def _compare(self, threshold: Threshold, low: Floats, high: Floats, margin: float) -> NDArray[np.intp]:
+    def _compare(self, threshold: Threshold, ends: tuple[Floats, Floats], margin: float) -> NDArray[np.intp]:
         if self.published:
             numbers = self.published.side_numbers(threshold, self.part.compare, margin)
         else:
-            numbers = _side_numbers(low, high, threshold, self.part.compare)
+            numbers = _side_numbers(*ends, threshold, self.part.compare)
         return np.where(self._is_settled, self._settled, numbers)
 
 

@@ -36,7 +36,7 @@ from report import statistics
 from report.compared_estimates import PooledEstimates
 from report.estimates import Estimates
 from report.judging.claim_files import Part
-from report.outcomes import SENSITIVE_FRACTION, Verdict
+from report.outcomes import Verdict
 from report.quantities import quantities
 from report.statistics import Floats
 
@@ -151,11 +151,6 @@ class Share:
         if outcome is Verdict.SUPPORTED:
             return math.floor(self.low * self.units / wanted + _ROUNDING) - self.units + 1
         return math.ceil((wanted - self.high) * self.units / (1 - wanted) - _ROUNDING)
-
-    def is_sensitive_to_list(self, wanted: float) -> bool:
-        """Tell if fewer further units than SENSITIVE_FRACTION of the list would turn the outcome."""
-        turning = self.turning_units(wanted)
-        return turning is not None and turning < SENSITIVE_FRACTION * self.units
 
 
 class Population:

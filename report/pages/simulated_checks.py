@@ -23,6 +23,7 @@ _KINDS = {
     "spread list": "a chosen list, spread around the threshold",
     "near list": "a chosen list, its larger side at the threshold",
 }
+_SETTING = ["Question", "Noise", "Rounds", "Results"]
 _RATIO, _LOG_ODDS, _LINEAR = (
     "ratio of two devices", "share of time, by its log odds", "share of time, on the linear scale",
 )  # fmt: skip
@@ -84,6 +85,11 @@ def _worst_by(rows: Iterable[Record], key: str) -> dict[Any, Record]:
     return worst
 
 
+def _setting_cells(row: Record) -> list[str]:
+    """Return the table cells for a setting, in the order of _SETTING."""
+    return [row["question"], row["noise"], str(row["rounds"]), str(row["points"])]
+
+
 def _single_exhibit(settings: list[Record]) -> Exhibit:
     """Show how often single results err."""
     largest = max(row["session"] for row in settings)
@@ -117,8 +123,8 @@ def _single_exhibit(settings: list[Record]) -> Exhibit:
         ["At the threshold itself every verdict but 'too close to call' counts as an error.",
          *([f"If sessions differ {as_percent(largest)} as much as rounds do, and all rounds come from one session, "
             f"results err to one side in {join_words(sessions)}."] if apart else [])],
-        Table(["Question", "Noise", "Rounds", "Results", "Wrongly supported", "Wrongly challenged", "Undecided"],
-              [[row["question"], row["noise"], str(row["rounds"]), str(row["points"]),
+        Table([*_SETTING, "Wrongly supported", "Wrongly challenged", "Undecided"],
+              [[*_setting_cells(row),
                 *(f"{100 * row[name]['share']:.2f}%" for name in ("supported", "challenged")),
                 f"{100 * row['undecided']['share']:.1f}%"] for row in settings], "llrrrrr",
               "Single results in all simulated settings"),
@@ -151,8 +157,8 @@ def _many_exhibit(settings: list[Record]) -> Exhibit:
          f"and a claim about most results in {most}.",
          f"The count of a chosen list errs in at most {errors['spread list']} if its values are spread around the "
          f"threshold, and in at most {errors['near list']} if its larger side lies right at the threshold."],
-        Table(["Question", "Noise", "Rounds", "Results", "Supported", "Challenged", "Depends", "Errors"],
-              [[row["question"], row["noise"], str(row["rounds"]), str(row["points"]),
+        Table([*_SETTING, "Supported", "Challenged", "Depends", "Errors"],
+              [[*_setting_cells(row),
                 *(f"{100 * row[name]['share']:.1f}%" for name in ("supported", "challenged", "depends")),
                 join_words(row["wrong"])] for row in settings], "llrrrrrl",
               "Verdicts over many results in all simulated settings"),

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from report import statistics
+from report.judging.more_rounds import LOOK_LEVEL, LOOKS
 from report.statistics import DECIDING, Floats
 from studies.calibration.coverage import estimate_rounds, round_medians
 from studies.calibration.rates import rate
@@ -34,7 +35,7 @@ class Scheme:
 
 
 # Three looks at 99.4% err to a given side with a chance up to 0.9%.
-SCHEMES = (Scheme((3,)), Scheme((5,)), Scheme((8,)), Scheme((3, 5, 8), 0.994))
+SCHEMES = (*(Scheme((rounds,)) for rounds in LOOKS), Scheme(LOOKS, LOOK_LEVEL))
 
 
 def judge_at_looks(medians: Floats, distances: Floats, scheme: Scheme) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -14,6 +14,7 @@ from scipy.stats import binomtest, norm
 from report import statistics
 from report.estimates import Estimates, exact_estimates
 from report.judging.shares import Population, Share, clopper_pearson, fewest_reaching
+from report.outcomes import is_sensitive_to_list
 
 
 def population(values: dict[str, list[float]], compare: str = "at_least", se: float = 0.0) -> Population:
@@ -131,7 +132,7 @@ def test_further_contrary_units_turn_a_list(above: int, count: int, wanted: floa
     for added in (further - 1, further):
         turned = Share(*[(above + added * contrary) / (count + added)] * 3, count + added, "model", listed=True)
         assert (turned.outcome(wanted) != outcome) == (added == further)
-    assert share.is_sensitive_to_list(wanted) == (further < count / 4)
+    assert is_sensitive_to_list(further, count) == (further < count / 4)
 
 
 def test_sample_is_not_turned_by_further_units() -> None:
