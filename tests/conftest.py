@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sysconfig
 from collections import Counter
@@ -17,6 +18,18 @@ from tests.missing_tools import skip_without
 # Examples have no deadline, because their running time is not under test.
 settings.register_profile("study", deadline=None)
 settings.load_profile("study")
+
+
+# Make PyTorch's threads sleep while they wait for each other. By default they spin, and take the cores from the other
+# pytest processes. PyTorch reads the variable when it is imported. Remove it after test modules are imported, because
+# tests and their subprocesses must not have it.
+WAITING = ("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault(*WAITING)
+
+
+def pytest_collection_finish() -> None:
+    if (WAITING[0], os.environ.get(WAITING[0])) == WAITING:
+        del os.environ[WAITING[0]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
