@@ -6,6 +6,7 @@ import ast
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -46,11 +47,16 @@ def prose(path: Path) -> Iterator[str]:
     yield from filter(None, map(ast.get_docstring, nodes))
 
 
-def syntax_nodes(package: str) -> Iterator[tuple[str, ast.AST]]:
-    """Yield every node in the programs' syntax trees, each after its program's path."""
-    for path in programs(package):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        yield from ((str(path.relative_to(ROOT)), node) for node in ast.walk(tree))
+@cache
+def named_nodes(package: str) -> list[tuple[str, ast.AST]]:
+    """Return each function, argument and assigned variable in the programs, after its program's path."""
+    return [
+        (str(path.relative_to(ROOT)), node)
+        for path in programs(package)
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.arg))
+        or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))
+    ]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -65,7 +71,7 @@ def test_prose_is_in_plain_word_order(package: str) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_tell_an_action_or_a_result(package: str) -> None:
     vague = []
-    for place, node in syntax_nodes(package):
+    for place, node in named_nodes(package):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             word = node.name.strip("_")
             if VAGUE.fullmatch(word) and word not in ALLOWED:
@@ -76,8 +82,8 @@ def test_names_tell_an_action_or_a_result(package: str) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_variables_tell_their_content(package: str) -> None:
     vague = []
-    for place, node in syntax_nodes(package):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in VAGUE_VARIABLES:
+    for place, node in named_nodes(package):
+        if isinstance(node, ast.Name) and node.id in VAGUE_VARIABLES:
             vague.append(f"{place}:{node.lineno} {node.id}")
         if isinstance(node, ast.arg) and node.arg in VAGUE_VARIABLES:
             vague.append(f"{place}:{node.lineno} {node.arg}")

@@ -74,7 +74,7 @@ def test_wrong_decoding_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
         ("mlp", "memory", lambda x, y: (x, (y + 1) % 10)),
         ("mlp", "photographs", lambda x, y: (x, y + 2)),
         ("gpt-1m", "memory", lambda x, y: (x, x)),
-        ("bert-base-classifier", "encoded", lambda x, y: (x, y - 2)),
+        ("minilm-l6-classifier", "encoded", lambda x, y: (x, y - 2)),
     ],
 )
 def test_corrupted_batch_fails_the_check(monkeypatch: pytest.MonkeyPatch, model: str, source: str, fault: Any) -> None:

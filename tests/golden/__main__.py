@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import accumulate, chain, zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +107,8 @@ def read_results(folder: Path) -> dict[str, Any]:
 
 def lines_of_pages(name: str, folder: Path) -> list[str]:
     """Return the fleet's pages and figures as lines, or the published nodes' pages that the fleet lacks."""
-    lines = list(pages(folder))
-    if name == "fleet":
-        return lines
-    known = {*filter(is_heading, kept_pages("fleet"))} - {*PUBLISHED_PAGES}
-    heading = list(accumulate(lines, lambda last, line: line if is_heading(line) else last))
-    return [line for line, under in zip(lines, heading, strict=True) if under not in known]
+    known = {*filter(is_heading, kept_pages("fleet"))} - {*PUBLISHED_PAGES} if name != "fleet" else set[str]()
+    return list(pages(folder, known))
 
 
 def kept_pages(name: str) -> list[str]:

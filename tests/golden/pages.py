@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +24,10 @@ EVIDENCE_LINES = 16
 PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}
 
 
-def pages(folder: Path) -> Iterator[str]:
+def pages(folder: Path, known: Collection[str] = ()) -> Iterator[str]:
     """Yield the lines of every page and figure, with one claim page and explanation per verdict.
 
-    folder: holds verdicts.json, and data/ from `gather`.
+    folder: holds verdicts.json, and data/ from `gather`. known: headings of pages and figures to leave out.
     """
     document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8")) | PASSING
     content = build_content(Evidence(document, folder / "data"))
@@ -35,21 +35,24 @@ def pages(folder: Path) -> Iterator[str]:
     kept = {verdict["verdict"]: f"claims/{verdict['id']}" for verdict in document["verdicts"]}
     templates = site_sources.template_environment()
     for page in content.pages:
-        if not page.path.startswith("claims/") or page.path in kept.values():
-            yield f"==== page {page.path}"
+        heading = f"==== page {page.path}"
+        if heading not in known and (not page.path.startswith("claims/") or page.path in kept.values()):
+            yield heading
             lines = site_sources.page_source(page, templates, content.terms).splitlines()
             kept_lines = lines[: EVIDENCE_LINES if page.template == "evidence" else None]
             yield from (line for line in kept_lines if not line.startswith("<li>"))
     sources = Sources(folder / "data", read_reference(REFERENCE))
     for claim in kept.values():
-        yield f"==== explained {claim}"
-        yield from explain(document, Path(claim).name, sources).splitlines()
+        if (heading := f"==== explained {claim}") not in known:
+            yield heading
+            yield from explain(document, Path(claim).name, sources).splitlines()
     for chart in sorted(content.charts, key=lambda chart: chart.name):
-        yield f"==== figure {chart.name}"
-        yield from filter(None, (chart.title, chart.note, chart.alt))
-        with charts.theme():
-            for axes in chart.draw(charts.WIDE).axes:
-                yield from panel_lines(axes)
+        if (heading := f"==== figure {chart.name}") not in known:
+            yield heading
+            yield from filter(None, (chart.title, chart.note, chart.alt))
+            with charts.theme():
+                for axes in chart.draw(charts.WIDE).axes:
+                    yield from panel_lines(axes)
 
 
 def panel_lines(axes: Axes) -> Iterator[str]:

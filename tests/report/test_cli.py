@@ -28,7 +28,9 @@ def run_report(*words: str | Path, **environment: str) -> subprocess.CompletedPr
     return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
-def test_gather_judge_summary_and_explain(synthetic: Factory, tmp_path: Path) -> None:
+def test_gather_judge_summary_and_explain(
+    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # The commands refuse synthetic data, so label the node measured.
     synthetic("node-a", origin="measured").gemm(27.9).gemm(14, n=256).clock().write()
     empty = tmp_path / "published"
@@ -47,14 +49,16 @@ def test_gather_judge_summary_and_explain(synthetic: Factory, tmp_path: Path) ->
     assert rerun.returncode == 0, rerun.stderr
     rerun_document = json.loads((tmp_path / "again.json").read_text())
     assert json.dumps(rerun_document | {"generated_utc": ""}) == json.dumps(document | {"generated_utc": ""})
-    summary = run_report("summary", "--verdicts", out)
-    assert summary.returncode == 0 and "node: Synthetic, 2 cores" in summary.stdout
-    row = next(line.split() for line in summary.stdout.splitlines() if line.startswith("challenged"))
+    capsys.readouterr()
+    assert main(["summary", "--verdicts", str(out)]) == 0
+    summary = capsys.readouterr().out
+    assert "node: Synthetic, 2 cores" in summary
+    row = next(line.split() for line in summary.splitlines() if line.startswith("challenged"))
     *articles, total, questions = map(int, row[1:])
     assert total == document["tally"]["challenged"] == sum(articles)
     assert questions == sum(question["verdict"] == "challenged" for question in document["questions"])
-    explained = run_report("explain", "W15", "--verdicts", out)
-    assert explained.returncode == 0 and "W15: CHALLENGED" in explained.stdout
+    assert main(["explain", "W15", "--verdicts", str(out)]) == 0
+    assert "W15: CHALLENGED" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

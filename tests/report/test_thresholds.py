@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -62,18 +62,30 @@ class Court:
     claims: dict[str, Claim]
     verdicts: list[dict[str, Any]]
     cache: QuantityCache
+    declared: dict[int, PartResult] = field(default_factory=dict)
 
     @property
     def sliders(self) -> list[tuple[dict[str, Any], Slider]]:
         """Pairs (verdict, slider)."""
         return [(verdict, slider) for verdict in self.verdicts for slider in verdict["by_threshold"]]
 
+    def evaluate_once(self, item: Part, claim: Claim) -> PartResult:
+        """Evaluate a part with its declared threshold; keep the result, because most parts are decided many times."""
+        if id(item) not in self.declared:
+            self.declared[id(item)] = evaluate_part(item, claim, self.cache)
+        return self.declared[id(item)]
+
     def decide(self, name: str, thresholds: Mapping[str, Threshold]) -> tuple[dict[str, str], str]:
         """Decide a claim with other `thresholds` by part. Return the part outcomes and the verdict."""
         claim = self.claims[name]
-        parts = [replace(item, threshold=thresholds.get(item.name, item.threshold)) for item in claim.parts]
-        results = [add_published_results(evaluate_part(item, claim, self.cache), claim, self.cache) for item in parts]
-        when_written = [evaluate_part(item, claim, self.cache) for item in claim.when_written]
+        parts = [
+            evaluate_part(replace(item, threshold=thresholds[item.name]), claim, self.cache)
+            if item.name in thresholds
+            else self.evaluate_once(item, claim)
+            for item in claim.parts
+        ]
+        results = [add_published_results(result, claim, self.cache) for result in parts]
+        when_written = [self.evaluate_once(item, claim) for item in claim.when_written]
         return {item.part.name: str(item.outcome) for item in results}, str(claim_verdict(results, when_written))
 
     def check(self, verdict: Mapping[str, Any], slider: Slider, threshold: Any, lookup: Sequence[str]) -> None:

@@ -51,26 +51,27 @@ def test_mistakes_are_reported_before_measuring(unmeasured_clone: Clone, words: 
     assert not (unmeasured_clone.path / "results").exists()
 
 
-def test_gpu_profile_stops_without_gpu(clone: Clone) -> None:
+def test_gpu_profile_stops_without_gpu(unmeasured_clone: Clone) -> None:
     import torch
 
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
-    refused = clone.snakemake("--profile", "gpu")
+    refused = unmeasured_clone.snakemake("--profile", "gpu", "--config", "results=of-gpu")
     assert refused.returncode != 0
     (line,) = [line for line in refused.stderr.splitlines() if line.startswith("error:")]
     for words in ("no GPU found", "Looked for", "Found: cpu", "snakemake --cores all"):
         assert words in line
     assert "Traceback" not in refused.stderr
-    assert clone.rounds == {}
+    assert not [*unmeasured_clone.path.glob("of-gpu/nodes/*/*.parquet")]
 
 
 @pytest.mark.parametrize(("options", "error"), [("ro", "cannot be written"), ("size=1m", "a run needs 300 MB")])
-def test_unusable_results_folder_is_one_error(clone: Clone, options: str, error: str) -> None:
-    with mount_tmpfs(clone.path / "small", options) as done:
+def test_unusable_results_folder_is_one_error(unmeasured_clone: Clone, options: str, error: str) -> None:
+    folder = f"mounted-{options.partition('=')[0]}"
+    with mount_tmpfs(unmeasured_clone.path / folder, options) as done:
         if not done:
             pytest.skip("mounting a small file system needs root")
-        refused = clone.snakemake("--config", "results=small/results")
+        refused = unmeasured_clone.snakemake("--config", f"results={folder}/results")
     assert refused.returncode != 0
-    assert "error: small/results: " in refused.stderr and error in refused.stderr
+    assert f"error: {folder}/results: " in refused.stderr and error in refused.stderr
     assert "Traceback" not in refused.stderr

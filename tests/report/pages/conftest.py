@@ -20,7 +20,8 @@ def site(published_study: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """Folder with the site, which pandoc has rendered. Tests share the folder, so they must not write to it."""
 
     def make(folder: Path) -> None:
-        render(published_study / "verdicts.json", folder, "pandoc", published_study / "data")
+        failures = render(published_study / "verdicts.json", folder, "pandoc", published_study / "data")
+        assert failures.as_json == []
 
     return build_once(tmp_path_factory, "site", make)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,5 +105,6 @@ def test_only_citing_pages_list_sources(site: Path) -> None:
     cites = {page: "\nnocite: " in page.with_suffix(".qmd").read_text(encoding="utf-8") for page in pages}
     assert {*cites.values()} == {True, False}
     for page in pages:
-        listed = BeautifulSoup(page.read_text(encoding="utf-8"), "html.parser").select("#refs .csl-entry")
+        # Pages of evidence are too large to parse in a short time, so search their text.
+        listed = re.search(r'<div id="refs"[^>]*>\s*<div[^>]* class="csl-entry"', page.read_text(encoding="utf-8"))
         assert bool(listed) == cites[page], page

@@ -17,11 +17,8 @@ from PIL import Image
 
 from contract.errors import StudyError
 from contract.files import read_json, write_json
-from report.data.published_records import PUBLISHED, read_published
-from report.data.reference_figures import REFERENCE, read_reference
 from report.dataset.check import dataset_faults
 from report.dataset.digests import digest
-from report.dataset.package import write_dataset
 from report.pages import site_paths
 from report.pages.downloads import write_downloads
 from report.pages.editions import edition_release
@@ -95,12 +92,11 @@ def test_editions_are_never_overwritten(release: Callable[..., Path]) -> None:
 
 
 def test_links_in_a_released_edition_resolve(
-    site: Path, published_study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Path, published_study: Path, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = Path(shutil.copytree(site, tmp_path / "report"))
     verdicts, data = published_study / "verdicts.json", published_study / "data"
-    write_dataset(data, verdicts, tmp_path / "dataset", read_reference(REFERENCE), read_published(PUBLISHED))
-    write_downloads(report, verdicts, tmp_path / "dataset")
+    write_downloads(report, verdicts, dataset)
     fake_checkout(monkeypatch, str(read_json(verdicts)["commit"]))
     folder = edition_release.release_edition(verdicts, data, report, None, tmp_path / "editions")
     links = [(page, link) for page in folder.rglob("*.html") for link in local_links(page)]

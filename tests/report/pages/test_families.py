@@ -13,7 +13,7 @@ import pytest
 
 from contract.errors import StudyError
 from contract.files import read_json
-from report.pages import charts
+from report.pages import charts, site_content
 from report.pages.exhibit_types import Exhibit, Family, format_estimate
 from report.pages.failures import Failures
 from report.pages.families import ORDER, checks, convergence
@@ -36,10 +36,16 @@ def fleet(published_with_fleet: Path) -> Evidence:
 
 
 @pytest.fixture(scope="module")
-def family_exhibits(fleet: Evidence, published_study: Path) -> dict[str, list[Exhibit]]:
+def fleet_exhibits(fleet: Evidence) -> dict[str, list[Exhibit]]:
+    """Each family's exhibits for the fleet, as its page shows them."""
+    return {family.key: exhibits_of(family, fleet) for family in families()}
+
+
+@pytest.fixture(scope="module")
+def family_exhibits(fleet_exhibits: dict[str, list[Exhibit]], published_study: Path) -> dict[str, list[Exhibit]]:
     """Each family's exhibits for the fleet, or for the published nodes if the family has none for the fleet."""
     own = Evidence(read_json(published_study / "verdicts.json"), published_study / "data")
-    return {family.key: list(family.show(fleet)) or list(family.show(own)) for family in families()}
+    return {family.key: fleet_exhibits[family.key] or exhibits_of(family, own) for family in families()}
 
 
 def find_family(key: str) -> Family:
@@ -80,16 +86,16 @@ def test_study_without_nodes_shows_nothing(key: str) -> None:
     assert [name for name in names if not name.startswith("checks-simulated")] == []
 
 
-def test_figures_are_made_per_family_or_for_all(fleet: Evidence) -> None:
+def test_figures_are_made_per_family_or_for_all(
+    fleet: Evidence, fleet_exhibits: dict[str, list[Exhibit]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {key: [exhibit.chart.name for exhibit in exhibits] for key, exhibits in fleet_exhibits.items()}
     key = families()[0].key
-    alone = family_charts(fleet, key, Failures())
-    assert (
-        [chart.name for chart in alone]
-        == [exhibit.chart.name for exhibit in exhibits_of(find_family(key), fleet)]
-        != []
-    )
+    assert [chart.name for chart in family_charts(fleet, key, Failures())] == names[key] != []
+    # Use the fixture's exhibits, because to make all again takes long.
+    monkeypatch.setattr(site_content, "exhibits_of", lambda family, _: fleet_exhibits[family.key])
     every = [chart.name for chart in family_charts(fleet, "measurements", Failures())]
-    assert every == [exhibit.chart.name for family in families() for exhibit in exhibits_of(family, fleet)]
+    assert every == [name for family in families() for name in names[family.key]]
 
 
 @pytest.mark.parametrize("unknown", [None, float("nan")])

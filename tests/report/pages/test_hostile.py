@@ -83,8 +83,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     gather([folder / "nodes"], folder / "data", allow_synthetic=True)
     evidence = read_dataset(folder / "data", read_reference(REFERENCE))
     document = judge(evidence, folder / "verdicts.json", allow_synthetic=True)
-    # Make the texts in claims hostile as well, because they also reach the pages.
+    # Make the texts in claims hostile as well, because they also reach the pages. Keep only the claims that the nodes
+    # decide, and as many others as there are texts, because all claims share a template.
     texts = [*TEXTS.values()]
+    others = [verdict for verdict in document["verdicts"] if not any(case["node"] for case in verdict["cases"])]
+    dropped = {verdict["id"] for verdict in others[len(texts) :]}
+    document["verdicts"] = [verdict for verdict in document["verdicts"] if verdict["id"] not in dropped]
     for place, verdict in enumerate(document["verdicts"]):
         verdict["says"] = verdict["finding"] = texts[place % len(texts)]
     document["references"][0]["source"]["title"] = TEXTS["citation"] + TEXTS["typst"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,13 +36,17 @@ def test_pages_and_figures_are_made_from_any_part_of_the_nodes(tmp_path: Path, s
     assert [str(failure) for failure in partial.find_failures(tmp_path, 0.25, seed).items] == []
 
 
-def write_one_round(folder: Path, names: list[str], older: bool = False) -> None:
-    """Write and judge the first round from each node. older: if true, use the format of an earlier protocol."""
+def write_one_round(folder: Path, names: list[str], only: Sequence[str] = (), older: bool = False) -> None:
+    """Write and judge the first round from each node.
+
+    only: experiments to write; empty for all. older: if true, use the format of an earlier protocol.
+    """
     for name in names:
         record, samples = partial.nodes()[name]
         if older:
             record = {key: value for key, value in record.items() if key not in ("jobs", "hosts")}
             samples = samples.drop(columns=list(LATER))
+        samples = samples[samples["experiment"].isin(only)] if only else samples
         write_node(folder / "nodes" / name / "node.json", record)
         write_unchecked(folder / "nodes" / name / "rounds.parquet", samples[samples["round"] == 1], partial.TIMES)
     partial.judge_study(folder, others=False)
@@ -49,10 +54,13 @@ def write_one_round(folder: Path, names: list[str], older: bool = False) -> None
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder with a study that has one round on one machine. few.json has only three verdicts, to render quickly."""
+    """Folder with a study that has one round of some experiments on one machine.
+
+    few.json has only three verdicts, to render quickly.
+    """
 
     def make(folder: Path) -> None:
-        write_one_round(folder, ["laptop"])
+        write_one_round(folder, ["laptop"], ["bandwidth", "clock", "gemm", "peak", "training"])
         document = json.loads((folder / "verdicts.json").read_text(encoding="utf-8"))
         document["verdicts"] = [verdict for verdict in document["verdicts"] if verdict["id"] in ("W04", "W15", "G09")]
         (folder / "few.json").write_text(json.dumps(document), encoding="utf-8")
