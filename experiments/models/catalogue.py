@@ -76,6 +76,7 @@ class Network:
 # Networks in `experiments.models.small_networks`.
 SMALL = (
     "mlp", "cnn", "resnet", "wide-resnet", "lstm-32", "lstm-128", "lstm-512", "gpt-1m", "nanogpt-cpu", "nanogpt",
+    "resnet-18", "airbench94", "alexnet",
 )  # fmt: skip
 
 HUB = "https://huggingface.co/"

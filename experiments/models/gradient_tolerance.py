@@ -13,8 +13,10 @@ SMOOTH = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1}
 # proportional to the rounding error, so the gradient error grows with the square root of the rounding error. The
 # measured gradient error in bfloat16 is 0.3, for any batch size and width. The rounding error in float32 is 2^16 times
 # smaller, so the gradient error should be 2^8 times smaller, about 1e-3; up to 6e-4 was measured. For ResNet-50, the
-# measured gradient errors are 0.08 in bfloat16 and 3e-4 in float32.
+# measured gradient errors are 0.08 in bfloat16 and 3e-4 in float32. In airbench94, rounding moves the maxima of its
+# max-pooling, which batch norm follows: 0.27 was measured in bfloat16.
 KINKED = {Dtype.FLOAT32: 2e-3, Dtype.TF32: 0.25, Dtype.BFLOAT16: 0.5}
+_KINKED = ("resnet", "wide-resnet", "resnet-18", "airbench94")
 
 # Networks whose gradients cannot be checked. Rounding alone causes errors of 0.04 in float32 and 1.3 in bfloat16
 # (measured), so the check could not tell rounding from wrong gradients.
@@ -28,5 +30,5 @@ def largest_gradient_error(model: str, dtype: Dtype) -> float:
     if model in CHAOTIC:
         raise Unsupported(f"gradients of {model} with random weights depend on rounding: they cannot be checked")
     network = networks().get(model)
-    kinked = network.family == "convolutional" if network else model in ("resnet", "wide-resnet")
+    kinked = network.family == "convolutional" if network else model in _KINKED
     return (KINKED if kinked else SMOOTH)[dtype]

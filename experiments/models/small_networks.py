@@ -51,15 +51,20 @@ class Cnn(nn.Module):
 
 
 class Residual(nn.Module):
-    """Residual block: two 3x3 convolutions with batch norm; the shortcut is a 1x1 convolution if the shape changes."""
+    """Residual block: two 3x3 convolutions with batch norm; the shortcut is a 1x1 convolution if the shape changes.
 
-    def __init__(self, channels: int, filters: int, stride: int) -> None:
+    normed: True to follow the shortcut's convolution by batch norm.
+    """
+
+    def __init__(self, channels: int, filters: int, stride: int, normed: bool = False) -> None:
         super().__init__()
         self.first = nn.Conv2d(channels, filters, 3, stride, padding=1, bias=False)
         self.second = nn.Conv2d(filters, filters, 3, padding=1, bias=False)
         self.norm1, self.norm2 = nn.BatchNorm2d(filters), nn.BatchNorm2d(filters)
         same = channels == filters and stride == 1
-        self.shortcut = nn.Identity() if same else nn.Conv2d(channels, filters, 1, stride, bias=False)
+        self.shortcut: nn.Module = nn.Identity() if same else nn.Conv2d(channels, filters, 1, stride, bias=False)
+        if normed and not same:
+            self.shortcut = nn.Sequential(self.shortcut, nn.BatchNorm2d(filters))
 
     def forward(self, x: Tensor) -> Tensor:
         out = self.norm2(self.second(functional.relu(self.norm1(self.first(x)))))
@@ -73,13 +78,14 @@ class ResNet(nn.Module):
     Shortcuts are projections where the shape changes (option B in the paper).
     """
 
-    FILTERS, BLOCKS = (16, 32, 64), 3
+    FILTERS: tuple[int, ...] = (16, 32, 64)
+    CHANNELS, BLOCKS, NORMED = 1, 3, False
 
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(1, self.FILTERS[0], 3, padding=1, bias=False)
+        self.stem = nn.Conv2d(self.CHANNELS, self.FILTERS[0], 3, padding=1, bias=False)
         self.norm = nn.BatchNorm2d(self.FILTERS[0])
-        self.blocks = nn.Sequential(*(Residual(*shape) for shape in self.shapes()))
+        self.blocks = nn.Sequential(*(Residual(*shape, self.NORMED) for shape in self.shapes()))
         self.head = nn.Linear(self.FILTERS[-1], 10)
 
     @classmethod
@@ -102,6 +108,76 @@ class WideResNet(ResNet):
     """ResNet with four times the filters (Zagoruyko and Komodakis 2016, "Wide residual networks", k = 4)."""
 
     FILTERS = (64, 128, 256)
+
+
+class ResNet18(ResNet):
+    """ResNet-18 (He et al. 2016, table 1) as it is usual for CIFAR-10: a 3x3 stem, no pooling, images of 32x32 pixels.
+
+    Batch norm follows each convolution, also in a shortcut. The last norm in a residual branch starts at DAMPED, as in
+    the catalogue's ResNet-50, so that gradients can be checked.
+    """
+
+    FILTERS = (64, 128, 256, 512)
+    CHANNELS, BLOCKS, NORMED = 3, 2, True
+    DAMPED = 0.1
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name, weight in self.named_parameters():
+            if name.endswith("norm2.weight"):
+                nn.init.constant_(weight, self.DAMPED)
+
+
+class AlexNet(nn.Module):
+    """AlexNet (Krizhevsky et al. 2012, section 3.5) on images of 227x227 pixels, in two groups as on its two GPUs.
+
+    Local response norms and overlapping pools are as in the paper. Dropout is off, so that gradients can be checked.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        conv, pool = nn.Conv2d, nn.MaxPool2d
+        self.features = nn.Sequential(
+            conv(3, 96, 11, stride=4), nn.ReLU(), nn.LocalResponseNorm(5, 5e-4, k=2.0), pool(3, 2),
+            conv(96, 256, 5, padding=2, groups=2), nn.ReLU(), nn.LocalResponseNorm(5, 5e-4, k=2.0), pool(3, 2),
+            conv(256, 384, 3, padding=1), nn.ReLU(),
+            conv(384, 384, 3, padding=1, groups=2), nn.ReLU(),
+            conv(384, 256, 3, padding=1, groups=2), nn.ReLU(), pool(3, 2),
+        )  # fmt: skip
+        self.head = nn.Sequential(
+            nn.Linear(256 * 6 * 6, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 1000)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.features(x).flatten(1))
+        return out
+
+
+class Airbench94(nn.Module):
+    """Network of airbench94 (Jordan 2024, arXiv:2404.00498, section 3) for CIFAR-10.
+
+    Here a step trains all weights. The original freezes the weights of its first convolution and of its norms, whose
+    gradients take less than a thousandth of the multiply-adds.
+    """
+
+    WIDTHS = (24, 64, 256, 256)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.whitening = nn.Conv2d(3, self.WIDTHS[0], 2)
+        groups = [
+            nn.Sequential(
+                nn.Conv2d(i, o, 3, padding=1, bias=False), nn.MaxPool2d(2), nn.BatchNorm2d(o), nn.GELU(),
+                nn.Conv2d(o, o, 3, padding=1, bias=False), nn.BatchNorm2d(o), nn.GELU(),
+            )
+            for i, o in pairwise(self.WIDTHS)
+        ]  # fmt: skip
+        self.groups = nn.Sequential(*groups, nn.MaxPool2d(3))
+        self.head = nn.Linear(self.WIDTHS[-1], 10, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.groups(functional.gelu(self.whitening(x))).flatten(1)) / 9
+        return out
 
 
 class Block(nn.Module):

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from experiments.models import catalogue, real_data
 from experiments.models.catalogue import Counts
-from experiments.models.small_networks import Cnn, Gpt, Lstm, Mlp, ResNet, WideResNet
+from experiments.models.small_networks import Airbench94, AlexNet, Cnn, Gpt, Lstm, Mlp, ResNet, ResNet18, WideResNet
 
 
 @dataclass(frozen=True)
@@ -160,6 +160,15 @@ def _image_entry(model: Callable[[], nn.Module], batch: Callable[[int], tuple[Te
     return Entry(model, batch, counts, (1, side, side), family, images=True)
 
 
+def _photograph_entry(model: Callable[[], nn.Module], side: int, counts: Counts) -> Entry:
+    """Make an entry for a network that classifies crops of photographs, whose classes are random."""
+
+    def batch(size: int) -> tuple[Tensor, Tensor]:
+        return real_data.photograph_batch(size, side), torch.randint(counts.output[1], (size,))
+
+    return Entry(model, batch, counts, (3, side, side), "convolutional", images=True)
+
+
 def _byte_entry(model: Callable[[], nn.Module], family: str, counts: Counts) -> Entry:
     """Make an entry for a network that predicts a text's next byte."""
     length = counts.output[0]
@@ -192,5 +201,9 @@ ZOO: dict[str, Entry] = {
     "nanogpt": _byte_entry(
         partial(Gpt, 384, 6, 6, 256), "transformer", Counts(10_942_464, 3_045_064_704, 113_246_208, (256, 256))
     ),
+    # Networks of published training runs.
+    "resnet-18": _photograph_entry(ResNet18, 32, Counts(11_173_962, 555_422_720, 1_769_472, (1, 10))),
+    "airbench94": _photograph_entry(Airbench94, 32, Counts(1_972_792, 118_147_360, 276_768, (1, 10))),
+    "alexnet": _photograph_entry(AlexNet, 227, Counts(60_965_224, 724_406_816, 105_415_200, (1, 1_000))),
     **{name: catalogue_entry(network) for name, network in catalogue.networks().items()},
 }

@@ -132,7 +132,7 @@ def test_large_batch_is_checked_in_small_batches(model: str, monkeypatch: pytest
     assert sampled_error() > 1e-3, "an error in one sample shows"
 
 
-@pytest.mark.parametrize("model", ["resnet", "wide-resnet"])
+@pytest.mark.parametrize("model", ["resnet", "wide-resnet", "airbench94"])
 def test_rounding_at_kinks_passes_and_scaled_gradients_fail(model: str) -> None:
     entry, trainer = ZOO[model], cpu_trainer(model, 8, Dtype.BFLOAT16)
     limit, forward = largest_gradient_error(model, Dtype.BFLOAT16), trainer.call
