@@ -5,10 +5,10 @@ threshold, which follows from its interval over rounds. The units are of one of 
 
 **A chosen list.** A claim file that gives its reason for its `cases` has chosen the units. Nobody drew them, so no
 interval can say what share of other units would reach the threshold. The count on the list has only the measurements'
-error (see `fewest_reaching`), for estimates of one unit that err together and units that err independently, unless they
-have one correction in common. What the choice of the list can do is told by the number of further units, all contrary,
-that would turn the outcome. Quantiles of the number of units that reach the threshold, each with its own chance, would
-not do as ends: many units right at the threshold add one half each, on whatever side of it they truly lie.
+error (see `fewest_reaching`), for estimates of one unit that err together and units that err independently, or together
+if they have a correction in common. What the choice of the list can do is told by the number of further units, all
+contrary, that would turn the outcome. Quantiles of the number of units that reach the threshold, each with its own
+chance, would not do as ends: many units right at the threshold add one half each, on whatever side they truly lie.
 
 **A sample**, or all units in a catalogue. The interval is that of Clopper and Pearson (1934), Biometrika 26, whose beta
 formula accepts fractional numbers of units. A unit with a fractional contribution varies less than a unit with 0 or 1,
@@ -103,13 +103,12 @@ def fewest_reaching(units: NDArray[np.intp], chances: Floats, common_error: bool
     the threshold, then k units would miss it, and Fisher's test would combine the k largest of the units' p-values. The
     bound is N - k for the largest k that the test, at half the tail, does not refuse. A unit's p-value is the largest
     that its estimates have. Estimates that surely reach the threshold, at the other half of the tail (Bonferroni), are
-    not among those that may miss it. With `common_error`, all estimates err together, and those with a sure chance are
-    counted.
+    not among those that may miss it. With `common_error`, estimates may err together, and the bound is the lower of
+    this and of the number of estimates with a sure chance, which is the bound if all have one error in common.
     """
     tail = (1 - statistics.DECIDING) / 2
     sizes = np.bincount(units)
-    if common_error:
-        return float(np.sum((chances > 1 - tail) / sizes[units]))
+    sure = float(np.sum((chances > 1 - tail) / sizes[units]))
     p_values = 1 - chances
     may_miss = np.bincount(units, p_values > tail / 2 / len(chances)) / sizes
     largest = np.zeros(len(sizes))
@@ -119,7 +118,8 @@ def fewest_reaching(units: NDArray[np.intp], chances: Floats, common_error: bool
     k = np.arange(1, len(sizes) + 1)
     # Quantiles of the chi-squared distribution with 2 k degrees of freedom.
     missing = int(np.max(k[evidence <= 2 * special.gammaincinv(k, 1 - tail / 2)], initial=0))
-    return float(len(sizes) - np.sort(may_miss)[::-1][:missing].sum())
+    independent = float(len(sizes) - np.sort(may_miss)[::-1][:missing].sum())
+    return min(sure, independent) if common_error else independent
 
 
 @dataclass(frozen=True)

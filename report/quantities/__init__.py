@@ -36,7 +36,7 @@ class Quantity:
     ARITHMETIC if the derived quantity only combines figures. If `checked` is '' because nothing checks the derived
     quantity, it cannot decide a claim alone.
     reads: experiments whose data the quantity uses if they are present.
-    common_error: True if one correction applies to all estimates, so that they err together.
+    common_error: True if one correction applies to many estimates, so that they may err together.
     """
 
     name: str

@@ -53,7 +53,7 @@ def fleet_rates(data: Dataset, rates: Estimates) -> Estimates:
 
 # The study's models that represent each family.
 FAMILIES = {
-    "convolutional": ["cnn", "resnet", "resnet-50"],
+    "convolutional": ["cnn", "resnet", "resnet-50", "resnet-18", "airbench94", "alexnet"],
     "transformer": [
         "gpt", "gpt2", "gpt-1m", "gpt-10m", "gpt-85m", "gpt-350m", "gpt-1.3b", "gpt-7b", "vit", "vit-b-16",
         "nanogpt", "nanogpt-cpu", "bert-base-classifier", "minilm-l6", "gpt2-124m", "gpt2-124m-1024",
@@ -61,15 +61,23 @@ FAMILIES = {
 }  # fmt: skip
 
 
-def family_rates(data: Dataset) -> Estimates:
-    """Return training FLOP/s by model family, on GPUs and on CPUs with all threads, without plain loops."""
-    rates = data.summary("training", value="flop_per_s")
+def whole_device_rates(rates: Estimates) -> Estimates:
+    """Select training rates on GPUs and on CPUs with all threads, without plain loops."""
     rates = rates.take(~rates["backend"].isin(LOOPS))
     rates = concat_estimates(
         [baseline_rates(rates).filter(baseline="node"), rates.filter(device="gpu").label(baseline=None)]
     )
-    rates = rates.label(batch=[f"batch {size}" for size in rates["batch"]])
+    return rates.label(samples=rates["batch"], batch=[f"batch {size}" for size in rates["batch"]])
+
+
+def family_rates(data: Dataset) -> Estimates:
+    """Return training FLOP/s by model family, on GPUs and on CPUs with all threads, without plain loops."""
+    rates = whole_device_rates(data.summary("training", value="flop_per_s")).drop_labels("samples")
     return concat_estimates([rates.filter(model=models).label(family=family) for family, models in FAMILIES.items()])
+
+
+_WHERE = ["node", "device", "threads", "baseline"]
+_STEP = ["model", "batch", "dtype", "backend"]
 
 
 def best_rates(data: Dataset) -> Estimates:
@@ -77,8 +85,17 @@ def best_rates(data: Dataset) -> Estimates:
 
     The step is the fastest over models in the family, batch sizes, number formats and libraries; `detail` names them.
     """
-    by = ["node", "device", "threads", "baseline", "family"]
-    return family_rates(data).best_per_group(by, detail=["model", "batch", "dtype", "backend"])
+    return family_rates(data).best_per_group([*_WHERE, "family"], detail=_STEP)
+
+
+def own_step_rates(data: Dataset, model: str, most: int) -> Estimates:
+    """Return samples/s in the fastest training step of one model by device; CPUs use all threads.
+
+    The step is the fastest over batches of up to `most` samples, number formats and libraries; `detail` names them.
+    Steps from a single round are left out, because they have no interval.
+    """
+    rates = whole_device_rates(samples_per_second(data)).filter(model=model)
+    return rates.take((rates["samples"] <= most) & rates["se"].notna()).best_per_group(_WHERE, detail=_STEP)
 
 
 SPEEDUP = Formula(

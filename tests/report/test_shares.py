@@ -157,8 +157,12 @@ def test_bound_grows_with_each_chance(chances: list[float], place: int, raised: 
 
 @pytest.mark.parametrize("cases", [1, 3])
 @pytest.mark.parametrize("distance", [0.0, -0.3, -1.0])
-def test_bound_rarely_exceeds_the_true_count(cases: int, distance: float) -> None:
-    """Simulate 13 units: 6 reach the threshold far and wide, 7 miss it by `distance` standard errors."""
+@pytest.mark.parametrize("common", [False, True])
+def test_bound_rarely_exceeds_the_true_count(cases: int, distance: float, common: bool) -> None:
+    """Simulate 13 units: 6 reach the threshold far and wide, 7 miss it by `distance` standard errors.
+
+    common: the units may err together, but in truth do not.
+    """
     draw = np.random.default_rng(20263)
     units = np.repeat(np.arange(13), cases)
     truth = np.where(units < 6, 9.0, distance)
@@ -166,7 +170,7 @@ def test_bound_rarely_exceeds_the_true_count(cases: int, distance: float) -> Non
     for _ in range(2000):
         # The cases of a unit err together.
         gaps = truth + draw.normal(size=13)[units]
-        exceeded += fewest_reaching(units, norm.cdf(gaps), False) > 6 + 1e-9
+        exceeded += fewest_reaching(units, norm.cdf(gaps), common) > 6 + 1e-9
     assert exceeded <= 0.005 * 2000 + 8
 
 

@@ -29,7 +29,7 @@ from report.pages.exhibit_types import Exhibit, Family, Table, format_estimate, 
 from report.pages.figure_data import Evidence
 from report.pages.simulated_checks import repetition_coverage, simulated_exhibits
 from report.pages.verdict_words import BARS, NOTHING
-from report.quantities.whole_runs import CHECK, predicted_over_measured
+from report.quantities.whole_runs import CHECK, Coverage, parts_coverage, predicted_over_measured
 
 # Experiments whose results are mostly counted or exact, so that they repeat whatever the intervals are.
 NUMERIC = ("equivalence", "numerics")
@@ -139,6 +139,14 @@ def shown_share(inside: int, examined: int) -> float:
     return clopper_pearson(inside, inside, examined, 0.9)[0]
 
 
+def coverage_text(known: Coverage) -> str:
+    """Tell how many jobs the other jobs predict, how widely, and the coverage that this shows."""
+    return (
+        f"within ×{two_digits(known.width)} for {known.predicted or 'none'} of {format_count(known.jobs, 'job')}, "
+        f"which shows {shown_share(known.predicted, known.jobs):.0%} or more"
+    )
+
+
 def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Compare measured times for whole jobs with derived times.
 
@@ -160,6 +168,7 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     shows = f", which shows {shown_share(inside, len(sure)):.0%} or more" if inside else ""
     title = [f"{of} took what is derived from the others, within the interval{shows}"] if sure else []
     title += [f"measured over derived, whole jobs are {join_words(list(dict.fromkeys([least, most])), 'to')}"]
+    sums = parts_coverage(evidence.data)
     parts = np.array(
         [abs(case["estimate"] - 1) for case in records(predicted_over_measured(evidence.data).filter(method="parts"))]
     )
@@ -171,9 +180,11 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             f"◑ derived times from all other jobs, over what was measured. {BARS} of the derivation.",
             alt_text(rows),
         ),
-        ["So are times of published trainings derived: operations over the best rate, corrected by whole jobs.",
+        ["So are times of published trainings derived whose own step was not timed: operations over the best rate, "
+         "corrected by whole jobs.",
          *([f"The sum of a job's parts, each timed alone before, misses its time by "
-            f"{as_percent(float(np.median(parts)))} in the median and {as_percent(float(parts.max()))} at most."]
+            f"{as_percent(float(np.median(parts)))} in the median and {as_percent(float(parts.max()))} at most"
+            + (f"; corrected by the other jobs, it holds {coverage_text(sums)}." if sums else ".")]
            if len(parts) else [])],
         Table(["Job", "Measured over derived", "Before correction"],
               [[row["label"], format_estimate(case, "1"), str(case["detail"]).partition(" times")[0]]

@@ -11,12 +11,13 @@ from report.formatting import join_words
 from report.pages.chart_rows import alt_text, estimate_row, figure_suffix, format_rough
 from report.pages.charts import Chart, estimate_chart
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, records
+from report.pages.families.checks import coverage_text
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Sentence, amounts, filled_texts, ratios, sentence
 from report.pages.verdict_words import BARS, NOTHING
 from report.quantities.time_to_train import fastest_jobs
 from report.quantities.train_hours import DAYS
-from report.quantities.whole_runs import coverage
+from report.quantities.whole_runs import coverage, parts_coverage
 
 # Hours in a day and in a year.
 _DAY, _YEAR = 24.0, 8766.0
@@ -73,7 +74,6 @@ def _published_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     each = join_words(
         [f"{text} ({node['run']})" for node in nodes if (text := amounts([node], format_rough, limit=math.inf).text)]
     )
-    known = coverage(view.data, device_kind(device))
     laptops = records(view.quantity("time_to_train.ratio", device=device)) if device_kind(device) == "gpu" else []
     yield Exhibit(
         Chart(
@@ -84,22 +84,49 @@ def _published_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             alt_text(rows),
         ),
         [
-            "Each time is the training's number of operations over the best rate at which a small model of its kind "
-            "trains here"
-            + (f", corrected by {known.jobs} jobs that were run whole." if known else ". No job was run whole to "
-               "correct it, so no interval is known.")
-            + " That large models fit and keep this rate is assumed.",
+            *_method_sentences(view, device, sum(case["method"] == "own step" for case in cases), len(cases)),
             *([f"To be done in {DAYS} days takes {each} {machines}, if none has to wait for another."] if each else []),
             *filled_texts(sentence("The fastest laptop takes {gain} as this GPU for one and the same fine-tune.",
                                   gain=ratios([laptop], "as long")) for laptop in laptops),
         ],
-        Table(["Training", "Operations (FLOP)", "Time", "Between"],
-              [[case["run"], f"{case['flop']:.2g}", format_hours(case["estimate"]), _range_text(case)]
-               for case in cases], "lrrr",
+        Table(["Training", "Operations (FLOP)", "Time", "Between", "By"],
+              [[case["run"], f"{case['flop']:.2g}", format_hours(case["estimate"]), _range_text(case),
+                _METHODS[case["method"]]] for case in cases], "lrrrl",
               f"Published trainings on {view.device_name(device)}"),
         ["N04", "G25", *(["W01"] if laptops else [])],
         title,
     )  # fmt: skip
+
+
+# Words for a derived time's method.
+_METHODS = {"own step": "its own step", "line": "the best rate"}
+
+
+def _method_sentences(view: View, device: str, own: int, times: int) -> Iterable[str]:
+    """Tell how the times are derived, and how well jobs that were run whole confirm each method.
+
+    own: number of times from the training's own step. times: number of all times.
+    """
+    kind = device_kind(device)
+    sums, line = parts_coverage(view.data, kind), coverage(view.data, kind)
+    uncorrected = " No job was run whole to correct it, so no interval is known."
+    if own:
+        yield (
+            f"From the training's own step, timed here: {own} of {times} times, as samples over samples per second."
+            + (f" They are corrected by sums of parts of whole jobs, {coverage_text(sums)}." if sums else uncorrected)
+        )
+    if own < times:
+        yield (
+            f"{'The other times are' if own else 'Each time is'} the number of operations over the best rate at which "
+            "a small model of the training's kind trains here."
+            + (
+                f" They are corrected by jobs that were run whole, {coverage_text(line)}. For a training larger than "
+                "all jobs, the interval is a range of models, not a measurement."
+                if line
+                else uncorrected
+            )
+            + " That large models fit and keep this rate is assumed."
+        )
 
 
 def _device_suffix(view: View, device: str) -> str:

@@ -14,8 +14,9 @@ from scipy.stats import binom
 from report import ROOT
 from report.estimates import Estimates
 from report.pages.exhibit_types import Exhibit
-from report.pages.families import checks
+from report.pages.families import checks, time_to_train
 from report.pages.simulated_checks import repetition_coverage, simulated_exhibits
+from report.quantities.whole_runs import Coverage
 
 
 @pytest.fixture
@@ -91,8 +92,23 @@ def test_shown_share_is_the_least_that_the_count_does_not_refute(examined: int, 
 def test_coverage_of_derived_times_says_how_much_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"job": f"job {i}", "device": "cpu", "estimate": 1.0, "low": 0.5, "high": 2.0, "n_rounds": 1,
              "detail": "2 times without correction"} for i in range(8)]  # fmt: skip
-    monkeypatch.setattr(checks, "records", lambda cases: rows if cases == "checked" else [])
-    monkeypatch.setattr(checks, "predicted_over_measured", lambda data: Estimates.empty())
+    misses = Estimates.from_rows([{"estimate": 1.1, "se": 0.01, "df": 2.0, "method": "parts"}])
+    monkeypatch.setattr(checks, "records", lambda cases: rows if cases == "checked" else [{"estimate": 1.1}])
+    monkeypatch.setattr(checks, "predicted_over_measured", lambda data: misses)
+    monkeypatch.setattr(checks, "parts_coverage", lambda data: Coverage(14, 14, 0.9, 1.1, 1.23))
     evidence: Any = type("Evidence", (), {"data": object(), "quantity": staticmethod(lambda name: "checked")})
     (exhibit,) = checks._derived_exhibit(evidence)
     assert exhibit.chart.title.startswith("8 of 8 whole jobs") and "which shows 69% or more" in exhibit.chart.title
+    assert "within ×1.2 for 14 of 14 jobs, which shows 81% or more" in exhibit.says[1]
+
+
+def test_times_from_the_own_step_and_from_the_line_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    view: Any = type("View", (), {"data": object()})
+    monkeypatch.setattr(time_to_train, "parts_coverage", lambda data, kind: Coverage(14, 14, 0.9, 1.1, 1.23))
+    monkeypatch.setattr(time_to_train, "coverage", lambda data, kind: Coverage(8, 8, 0.7, 1.7, 4.0))
+    own, line = time_to_train._method_sentences(view, "cpu", 3, 13)
+    assert "3 of 13 times" in own and "within ×1.2 for 14 of 14 jobs" in own
+    assert "8 of 8 jobs, which shows 69% or more" in line and "a range of models, not a measurement" in line
+    monkeypatch.setattr(time_to_train, "coverage", lambda data, kind: None)
+    (alone,) = time_to_train._method_sentences(view, "cpu", 0, 13)
+    assert alone.startswith("Each time") and "no interval is known" in alone

@@ -16,7 +16,7 @@ from report.quantities import quantities
 from report.quantities.prices import core_price, gpu_machine
 from report.quantities.sustained import rate_drift
 from report.quantities.train_hours import RUNS, total_flop
-from report.quantities.whole_runs import FAMILY_OF, Line
+from report.quantities.whole_runs import FAMILY_OF, Line, Parts
 from report.statistics import half_width
 from tests.report.conftest import CPU, GPU, Factory, SyntheticNode
 from tests.report.priced_nodes import GIGA, REFERENCE, add_training, evidence, figure_value, priced_node
@@ -199,7 +199,7 @@ test_published_runs = case_test(
     case("ladder.hours_to_train", 2 * hours_at(NANOGPT, 250), run=NANOGPT, device="cpu",
          detail="gpt2, batch 16, float32, onednn",
          labels={"node": "node-a", "device": "cpu", "threads": 2, "baseline": "node", "run": NANOGPT, "flop": 5.22e15,
-                 "scale": "small"}),
+                 "scale": "small", "method": "line"}),
     case("ladder.hours_to_train", {"node-a": hours_at(NANOGPT, 9000), "node-b": hours_at(NANOGPT, 8000)}, by="node",
          run=NANOGPT, device="gpu", **_OPEN),
     case("ladder.hours_to_train", {"cpu": 2 * hours_at(RESNET, 150)}, by="device", run=RESNET, scale="large",
@@ -212,6 +212,59 @@ test_published_runs = case_test(
     case("ladder.servers_for_90_days", _SERVERS * 2 / 128, parameters=70e9, evidence="scaled"),
     case("time_to_train.held_out", dict.fromkeys(TRANSFORMERS, 1.0), by="job", width="any"),
 )  # fmt: skip
+
+
+# Time that each whole job takes, relative to the sum of its parts.
+MISSES = dict(zip(TRANSFORMERS, np.exp(0.1 + 0.05 * np.array([-1, 1, -1, 1, 0, 0, 0])).tolist(), strict=False))
+
+
+def own_step_nodes(synthetic: Factory) -> list[SyntheticNode]:
+    """Return a node whose GPU and CPU time nanoGPT's own step, and a node that times another network alone."""
+    node, other = synthetic("node-a", gpus=1), add_training(synthetic("node-b"), 250)
+    steps: list[dict[str, Any]] = [
+        {"value": 2.0, "dtype": "bfloat16"},
+        {"value": 0.05, **ONE_GPU},
+        # These steps do not stand for the run's: a slower format, one thread, plain loops, a batch larger than the
+        # run's, a single round without an interval, and another network.
+        {"value": 4.0},
+        {"value": 0.1, "threads": 1},
+        {"value": 0.1, "backend": "simd"},
+        {"value": 0.1, "batch": 128},
+        {"value": 0.1, "batch": 32, "rounds": 1},
+        {"value": 0.1, "model": "nanogpt-tiny"},
+    ]
+    for step in steps:
+        about = {"threads": 2, "spread": 0.0, **step}
+        params = {"model": about.pop("model", "nanogpt"), "batch": about.pop("batch", 64)}
+        node.point("training", about.pop("value"), params=params, flop=1e12, **about)
+    for number, (name, miss) in enumerate(MISSES.items()):
+        add_job(node, name, PREDICTED * miss, GIGA * 2.0**number)
+    return [node, other]
+
+
+_HELD = half_width(np.std(np.log(list(MISSES.values())), ddof=1) * math.sqrt(1 + 1 / len(MISSES)), len(MISSES) - 1)
+_MIDDLE = math.exp(np.log(list(MISSES.values())).mean())
+_OWN_HOURS = 5000 * 2.0 * _MIDDLE / 3600
+test_own_steps = case_test(
+    own_step_nodes,
+    case("ladder.hours_to_train", _OWN_HOURS, run=NANOGPT, device="cpu", method="own step",
+         low=_OWN_HOURS * math.exp(-_HELD), high=_OWN_HOURS * math.exp(_HELD),
+         detail="nanogpt, batch 64, bfloat16, torch",
+         labels={"node": "node-a", "device": "cpu", "threads": 2, "baseline": "node", "run": NANOGPT, "flop": 5.22e15,
+                 "scale": "small", "method": "own step"}),
+    case("ladder.hours_to_train", 5000 * 0.05 / 3600, run=NANOGPT, device="gpu", method="own step", **_OPEN),
+    case("time_to_train.held_out_parts", {name: miss / math.exp(np.log([other for key, other in MISSES.items()
+         if key != name]).mean()) for name, miss in MISSES.items()}, by="job", sources=("time-to-train",)),
+)  # fmt: skip
+
+
+def test_each_device_has_one_time_per_run(dataset_of: DatasetOf) -> None:
+    hours = quantities()["ladder.hours_to_train"].estimates(dataset_of(own_step_nodes))
+    own, line = "own step", "line"
+    methods = hours.filter(run=NANOGPT).rows("node", "device", "method")
+    assert sorted(methods) == [("node-a", "cpu", own), ("node-a", "cuda:0", own), ("node-b", "cpu", line)]
+    assert set(hours.filter(run="BERT base")["method"]) == {line}
+    assert not hours.frame.duplicated(["node", "device", "run"]).any()
 
 
 def make_line(ratio: Sequence[float], flop: Sequence[float]) -> Line:
@@ -234,6 +287,31 @@ def test_held_out_job_interval_has_its_stated_coverage() -> None:
         factor, se, df = make_line(ratio.tolist(), flop.tolist()).without_job(4).correction(flop[4])
         covered.append(abs(math.log(ratio[4] / factor)) <= half_width(se, df))
     assert 0.975 <= np.mean(covered) <= 1
+
+
+def test_sum_of_parts_interval_has_its_stated_coverage() -> None:
+    """If jobs and nodes scatter, the interval contains a further job on one node in about 99% of draws or more."""
+    draw, covered = np.random.default_rng(8), []
+    for _ in range(400):
+        misses = draw.normal(0.02, 0.05, (9, 1)) + draw.normal(0, 0.05, (9, 2))
+        parts = Parts(tuple("abcdefghi"), np.exp(misses.mean(axis=1)), misses.var(axis=1))
+        factor, se, df = parts.without_job(4).correction()
+        covered.append(abs(misses[4, 0] - math.log(factor)) <= half_width(se, df))
+    assert 0.975 <= np.mean(covered) <= 1
+
+
+def test_published_steps_agree_with_the_figures(dataset_of: DatasetOf) -> None:
+    """A step's batch is that of the run's figures, and its samples take the run's operations within a tenth."""
+    data = dataset_of(published_run_nodes)
+    steps = {run.id: run.step for run in RUNS if run.step}
+    batches = {"nanogpt-cpu": "sequences", "nanogpt": "sequences", "resnet50": "batch"}
+    assert {name: steps[name].batch for name in batches} == {
+        name: data.figure(f"{name}.{figure}") for name, figure in batches.items()
+    }
+    assert steps["gpt2-124m"].batch * 1024 == data.figure("gpt2-124m.tokens_per_step")
+    images = {"alexnet": 108e6, "resnet50": 153.6e6, "airbench94": 9.9 * 50e3, "resnet18-cifar": 200 * 50e3}
+    samples = {name: steps[name].samples(lambda figure, name=name: data.figure(f"{name}.{figure}")) for name in images}
+    assert samples == pytest.approx(images, rel=0.1)
 
 
 def test_too_few_jobs_give_no_line_and_no_interval(synthetic: Factory) -> None:
