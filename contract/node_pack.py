@@ -89,6 +89,15 @@ def round_file_name(experiment: str, device: str, number: int, attempt: int = 1)
     return f"{experiment}.{device.replace(':', '-')}.{number}{suffix}.parquet"
 
 
+def parse_round_file(name: str) -> tuple[str, str, int, int] | None:
+    """Return the experiment, device, round and attempt in a round's file name; None if it is not one."""
+    if ROUND.fullmatch(name) is None:
+        return None
+    experiment, device, number = name.removesuffix(".parquet").split(".")
+    round_no, _, attempt = number.partition("-")
+    return experiment, device.replace("-", ":"), int(round_no), int(attempt or 1)
+
+
 def is_repeat(name: str) -> bool:
     """Tell if a file name is that of a further attempt at a round."""
     match = ROUND.fullmatch(name)

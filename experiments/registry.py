@@ -38,7 +38,8 @@ TAKEN = (
     "tolerance elapsed_s clock_mhz memory_clock_mhz temperature_c power_w utilisation other_load steal flags origin "
     "n_rounds n_samples n_disturbed estimate low high scale log_se df flop_per_s bytes_per_s row se detail source_rows "
     "behind call_s point_s variance prior_df prior_variance protocol point_id run_id result_id machine_id item "
-    "items_per_s sample_no attempt counts"
+    "items_per_s sample_no attempt counts session n_sessions session_variance "
+    "session_df"
 )
 
 

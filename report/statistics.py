@@ -12,6 +12,11 @@ Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 measured beside each other and one reason changes both, such as the clock: then the difference is taken in each round
 (`report.quantities.shared_rounds`).
 
+**Sessions** are parts of a node's measuring time, at least an hour apart (`report.data.sessions`). Rounds of one session
+lack the spread between days. If a group has points measured in several sessions, their session means show that spread
+(`session_spread`), and the standard error of each point in the group includes it. Otherwise the spread is unknown, and
+the interval holds only for the session.
+
 **A share of time** is estimated by its log odds, moderated like the logarithm of a time. In a share a / (a + b), a and
 b vary on the log scale, and so do its odds a / b. (The variance of the share itself vanishes at 0 and 1, so shares
 could not moderate each other.) With 3 rounds at 99%, the intervals are half as wide as by Student's t on the shares,
@@ -48,7 +53,7 @@ so P points whose rounds correlate by r count as P / (1 + (P - 1) r^2) points.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -138,6 +143,67 @@ def mean_round_correlation(y: Floats, n: NDArray[np.intp], at: NDArray[np.intp])
 
 
 @dataclass(frozen=True)
+class SessionMeans:
+    """Means of each point's rounds in each session, with one entry per pair of a point and a session.
+
+    mean: the rounds' mean. size: number of rounds. point: number of the point. per_point: each point's number of
+    sessions, shape (points,).
+    """
+
+    mean: Floats
+    size: NDArray[np.intp]
+    point: NDArray[np.intp]
+    per_point: NDArray[np.intp]
+    _of_round: NDArray[np.intp]
+
+    @classmethod
+    def from_rounds(cls, y: Floats, n: NDArray[np.intp], session: NDArray[np.int64]) -> SessionMeans:
+        """Average the rounds. y, session: each round's value and session, point after point. n: rounds per point."""
+        most = int(session.max(initial=0)) + 1
+        pairs = np.repeat(np.arange(len(n)), n) * most + session
+        distinct, of_round, size = np.unique(pairs, return_inverse=True, return_counts=True)
+        point = distinct // most
+        mean = np.bincount(of_round, y, len(size)) / size
+        return cls(mean, size, point, np.bincount(point, minlength=len(n)), of_round)
+
+    def residuals(self, y: Floats) -> Floats:
+        """Return the rounds' values minus the means of their sessions, shape (rounds,)."""
+        return np.asarray(y - self.mean[self._of_round], float)
+
+    def squared_shares(self) -> Floats:
+        """Sum over a point's sessions of (rounds in the session / all rounds) squared: 1 for one session."""
+        n = np.bincount(self.point, self.size, len(self.per_point))
+        return np.asarray(np.bincount(self.point, np.square(self.size), len(self.per_point)) / np.square(n))
+
+
+@dataclass(frozen=True)
+class SessionSpread:
+    """A group's variance between sessions, on the group's scale, beyond the variance between rounds; with its df."""
+
+    variance: float
+    df: float
+
+
+def session_spread(
+    sessions: SessionMeans, points: NDArray[np.intp], variances: Floats, shared: float
+) -> SessionSpread:
+    """Estimate a group's variance between sessions from points that have several.
+
+    It is the weighted mean over these points of the variance of their session means, less the variance that the rounds
+    explain; 0 if the rounds explain all. The weights are the inverse squares of the explained variances: the larger
+    this variance, the worse the session means are known.
+
+    points: the points with several sessions. variances: each point's moderated variance between rounds, shape (points
+    of all groups,). shared: the group's `mean_round_correlation`; correlated points count as fewer, as in `moderate`.
+    """
+    own = [np.flatnonzero(sessions.point == point) for point in points.tolist()]
+    explained = np.array([variances[p] * np.mean(1 / sessions.size[at]) for p, at in zip(points, own, strict=True)])
+    excess = np.array([np.var(sessions.mean[at], ddof=1) for at in own]) - explained
+    df = float((sessions.per_point[points] - 1).sum()) / (1 + (len(points) - 1) * shared**2)
+    return SessionSpread(max(0.0, float(np.average(excess, weights=explained**-2.0))), df)
+
+
+@dataclass(frozen=True)
 class Moderated:
     """Moderated variances of a group's points, each with its own variance and prior; shape (points,).
 
@@ -217,6 +283,7 @@ class PointEstimates:
     exact: True for counts that are equal in all rounds.
     variance: variance between rounds on the same scale, before moderation.
     prior_df, prior_variance: the prior that moderated the variance; nan on the linear scale.
+    session_variance, session_df: variance between sessions on the same scale, and its df; nan if unknown.
     logit: True for estimates on the logit scale.
     """
 
@@ -229,6 +296,8 @@ class PointEstimates:
     variance: Floats
     prior_df: Floats
     prior_variance: Floats
+    session_variance: Floats
+    session_df: Floats
     logit: bool = False
 
 
@@ -242,37 +311,74 @@ def estimate_on_log_scale(rounds: Sequence[ArrayLike], group: NDArray[np.int64] 
     return log_estimates(values, n, np.zeros(len(n), dtype=np.int64) if group is None else group)
 
 
-def log_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64]) -> PointEstimates:
+def log_estimates(
+    values: Floats,
+    n: NDArray[np.intp],
+    group: NDArray[np.int64],
+    session: NDArray[np.int64] | None = None,
+    spreads: Mapping[int, SessionSpread] | None = None,
+) -> PointEstimates:
     """Estimate positive quantities. Each point's variance is moderated by the points in the same group.
 
     values: the rounds' medians, point after point. n: the number of rounds of each point. group: each point's group
-    number.
+    number. session: each round's session number; by default, all rounds are in one session. spreads: spread between
+    sessions by group number, in place of an estimate from these rounds.
     """
-    return _moderated_estimates(np.log(values), np.exp, n, group)
+    return _moderated_estimates(np.log(values), np.exp, n, group, session, spreads or {})
 
 
-def logit_estimates(values: Floats, n: NDArray[np.intp], group: NDArray[np.int64]) -> PointEstimates:
+def logit_estimates(
+    values: Floats,
+    n: NDArray[np.intp],
+    group: NDArray[np.int64],
+    session: NDArray[np.int64] | None = None,
+    spreads: Mapping[int, SessionSpread] | None = None,
+) -> PointEstimates:
     """Estimate shares strictly between 0 and 1 by their log odds; otherwise like `log_estimates`."""
-    estimates = _moderated_estimates(special.logit(values), special.expit, n, group)
+    estimates = _moderated_estimates(special.logit(values), special.expit, n, group, session, spreads or {})
     return replace(estimates, logit=True)
 
 
 def _moderated_estimates(
-    y: Floats, inverse: Callable[[Floats], Floats], n: NDArray[np.intp], group: NDArray[np.int64]
+    y: Floats,
+    inverse: Callable[[Floats], Floats],
+    n: NDArray[np.intp],
+    group: NDArray[np.int64],
+    session: NDArray[np.int64] | None,
+    spreads: Mapping[int, SessionSpread],
 ) -> PointEstimates:
     """Estimate on the scale of `y`; `inverse` converts the results to the quantity's own scale."""
+    sessions = SessionMeans.from_rounds(y, n, np.zeros(len(y), np.int64) if session is None else session)
     mean, variance, _ = _moments(y, n)
     df = (n - 1).astype(float)
-    own, prior_df, prior_variance = (np.full(len(n), np.nan) for _ in range(3))
+    # Sessions of one round each show no spread within sessions: all rounds of such a point count as one session.
+    several = (sessions.per_point > 1) & (n > sessions.per_point)
+    if several.any():
+        point = np.repeat(np.arange(len(n)), n)
+        y = np.where(several[point], sessions.residuals(y), y)
+        df = np.where(several, n - sessions.per_point, df)
+        variance = np.where(several, np.bincount(point, np.square(y), len(n)) / np.maximum(df, 1), variance)
+    own, prior_df, prior_variance, between, between_df = (np.full(len(n), np.nan) for _ in range(5))
     order = np.argsort(group, kind="stable")
     for at in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
-        moderated = moderate(variance[at], df[at], mean_round_correlation(y, n, at))
+        shared = mean_round_correlation(y, n, at)
+        moderated = moderate(variance[at], df[at], shared)
         variance[at], df[at], own[at] = moderated.variance, moderated.df, moderated.own
         prior_df[at], prior_variance[at] = moderated.prior_df, moderated.prior_variance
+        spread = spreads.get(int(group[at[0]])) if len(at) else None
+        if spread is None and several[at].any():
+            spread = session_spread(sessions, at[several[at]], variance, shared)
+        if spread is not None:
+            between[at], between_df[at] = spread.variance, spread.df
     se = np.sqrt(variance / n)
+    known = np.isfinite(between) & np.isfinite(se)
+    both = combine(se, df, np.sqrt(between * sessions.squared_shares()), between_df)
+    se, df = np.where(known, both[0], se), np.where(known, both[1], df)
     half = half_width(se, df)
     ends = inverse(mean - half), inverse(mean + half)
-    return PointEstimates(inverse(mean), *ends, se, df, np.zeros(len(n), dtype=bool), own, prior_df, prior_variance)
+    exact = np.zeros(len(n), dtype=bool)
+    moderation = own, prior_df, prior_variance
+    return PointEstimates(inverse(mean), *ends, se, df, exact, *moderation, between, between_df)
 
 
 def estimate_on_linear_scale(rounds: Sequence[ArrayLike], counted: bool, share: bool) -> PointEstimates:
@@ -303,7 +409,7 @@ def linear_estimates(
     low, high = mean - half, mean + half
     low, high = np.where(share, np.clip(low, 0, 1), low), np.where(share, np.clip(high, 0, 1), high)
     own, none = np.where(n < 2, np.nan, variance), np.full(len(n), np.nan)
-    return PointEstimates(mean, low, high, se, df, exact, own, none, none.copy())
+    return PointEstimates(mean, low, high, se, df, exact, own, none, none, none, none)
 
 
 def _concatenate_rounds(rounds: Sequence[ArrayLike]) -> tuple[Floats, NDArray[np.intp]]:

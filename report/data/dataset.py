@@ -19,6 +19,7 @@ from contract.node import kind_of_node
 from contract.sample_table import SAMPLES
 from report.data.node_reader import Nodes
 from report.data.published_records import Published
+from report.data.sessions import later_sessions
 from report.data.summary import POINT, summarise
 from report.estimates import Estimates, concat_estimates, device_kind
 from report.formatting import count_machines_and_runs, instance_name
@@ -70,7 +71,14 @@ class Dataset:
     _cache: dict[tuple[Any, ...], tuple[Any, DataUse]] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self, summarised: pd.DataFrame | None) -> None:
-        self.table = categorical(summarise(self.nodes.samples()) if summarised is None else summarised)
+        if summarised is None:
+            summarised = summarise(self.nodes.samples(), self.later_sessions)
+        self.table = categorical(summarised)
+
+    @cached_property
+    def later_sessions(self) -> pd.DataFrame:
+        """Rounds outside their node's first session (`report.data.sessions`)."""
+        return later_sessions(self.nodes.nodes)
 
     @contextmanager
     def track_use(self) -> Iterator[DataUse]:
@@ -175,7 +183,7 @@ class Dataset:
         samples: samples for one metric, with values computed from other samples. The intervals are computed from the
         spread between rounds.
         """
-        points = summarise(samples)
+        points = summarise(samples, self.later_sessions)
         points = points[points["status"] == "ok"]
         return _estimates_from_rows(points, "estimate", self.source_rows(points))
 

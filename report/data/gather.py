@@ -21,6 +21,7 @@ from contract.attempts import samples_that_count
 from contract.files import write_json
 from report.data.node_folders import Folder, find_nodes
 from report.data.node_reader import Node, Nodes, empty_samples, print_warnings, read_folders
+from report.data.sessions import later_sessions
 from report.data.summary import summarise
 from report.dataset import measured
 from report.dataset.declaration import parameter_columns, tables
@@ -145,7 +146,7 @@ def _gather_batch(folders: Sequence[Folder], place: Path) -> _Batch:
     del results
     counts = samples_that_count(samples)
     # Do not copy the samples of nodes without further attempts.
-    summary = summarise(samples if counts.all() else samples[counts])
+    summary = summarise(samples if counts.all() else samples[counts], later_sessions(nodes))
     order = {node.id: at for at, node in enumerate(nodes)}
     summary = summary.sort_values("node", key=lambda column: column.map(order), kind="stable")
     table = measured.plain_samples(samples.assign(counts=counts))

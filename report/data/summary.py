@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -36,6 +38,7 @@ COLUMNS = {
     "stop_reason": "Why sampling ended, the commonest",
     "n_rounds": "Rounds that are ok",
     "n_samples": "Samples in those rounds",
+    "n_sessions": "Sessions, at least an hour apart, with those rounds",
     "n_disturbed": "Those of the rounds of which most samples are crowded: other processes had cores that the work's "
     "threads needed",
     "estimate": "exp of the mean log of the rounds' medians; from their mean log odds or mean on other scales",
@@ -47,6 +50,8 @@ COLUMNS = {
     "variance": "Variance between rounds on the same scale, before moderation",
     "prior_df": "Degrees of freedom of the prior that moderated the variance",
     "prior_variance": "Variance of that prior",
+    "session_variance": "Variance between sessions on the same scale; unknown if the group was measured in one session",
+    "session_df": "Degrees of freedom of that variance",
     "flop": "Floating-point operations of one call",
     "bytes": "Least memory traffic of one call",
     "flop_per_s": "flop / estimate, for times of whole calls",
@@ -60,19 +65,26 @@ COLUMNS = {
 }
 _TEXT = [*(name for name in SERIES if name != "threads"), "unit", "status", "reason", "stop_reason", "flags", "origin"]
 _WORDS = ["unit", "stop_reason", "origin", "status", "reason"]
-_NUMBERS = ["threads", "round", "value", "flop", "bytes", "error", "tolerance", *disturbances.FIGURES]
+_NUMBERS = ["threads", "round", "attempt", "value", "flop", "bytes", "error", "tolerance", *disturbances.FIGURES]
 
 
-def summarise(samples: pd.DataFrame) -> pd.DataFrame:
+# Variance between sessions, with its df, by the values of GROUP.
+Spreads = Mapping[tuple[str, ...], statistics.SessionSpread]
+
+
+def summarise(
+    samples: pd.DataFrame, later_sessions: pd.DataFrame | None = None, spreads: Spreads | None = None
+) -> pd.DataFrame:
     """Summarise samples to one row per point and metric, with the columns POINT and COLUMNS, sorted by SERIES.
 
-    Text columns in `samples` may be strings, objects or categories; in the result, they are strings. Raises StudyError
-    if a text is missing.
+    Text columns in `samples` may be strings, objects or categories; in the result, they are strings.
+    later_sessions: the rounds outside their node's first session (`report.data.sessions`; default: none). spreads: the
+    groups' spread between sessions, in place of that of these samples. Raises StudyError if a text is missing.
     """
     columns = [*POINT, *COLUMNS]
     if not len(samples):
         return pd.DataFrame(columns=columns)
-    rows = _number_series(samples)
+    rows = _number_sessions(_number_series(samples), later_sessions)
     ok = pl.col("status") == "ok"
     series = (
         rows.group_by("series")
@@ -80,6 +92,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
             *(pl.col(name).first() for name in SERIES),
             n_samples=ok.sum(),
             n_rounds=pl.col("round").filter(ok).n_unique(),
+            n_sessions=pl.col("session").filter(ok).n_unique(),
             n_failed=pl.col("round").filter(~ok).n_unique(),
             n_every=pl.col("round").n_unique(),
         )
@@ -97,7 +110,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         series = series.join(_most_common(source, name), on="series", how="left")
     series = series.join(numbers, on="series", how="left").sort("series").with_columns(pl.col(_WORDS).fill_null(""))
     rounds = _round_medians(rows.filter(ok))
-    estimates, scales, exact = _estimates(series, rounds)
+    estimates, scales, exact = _estimates(series, rounds, spreads or {})
     round_flags = _round_flags(series, rounds, exact)
     ends = {name: pl.Series(estimates[name]) for name in ("estimate", "low", "high")}
     for at, flag in disturbances.exceeded_peaks(series.with_columns(**ends).filter(pl.col("n_rounds") > 0)).items():
@@ -117,7 +130,7 @@ def summarise(samples: pd.DataFrame) -> pd.DataFrame:
         n_disturbed=pl.Series([disturbed.get(at, 0) for at in range(len(series))], dtype=pl.Int64),
         flags=pl.Series([disturbances.format_flags(row) for row in flags], dtype=pl.String),
     )
-    whole = pl.col("n_rounds", "n_samples", "n_disturbed").cast(pl.Int64)
+    whole = pl.col("n_rounds", "n_samples", "n_sessions", "n_disturbed").cast(pl.Int64)
     return table.select(columns).with_columns(whole, pl.col(pl.Float64).fill_null(np.nan)).to_pandas()
 
 
@@ -137,6 +150,15 @@ def _number_series(samples: pd.DataFrame) -> pl.DataFrame:
     return table.join(order, on=SERIES, how="left").with_columns(
         n_ok=(pl.col("status") == "ok").sum().over("series"), series=pl.col("series").cast(pl.Int64)
     )
+
+
+def _number_sessions(rows: pl.DataFrame, later_sessions: pd.DataFrame | None) -> pl.DataFrame:
+    """Add the column `session`: the session's number, 1 for rounds that are not in `later_sessions`."""
+    if later_sessions is None or not len(later_sessions):
+        return rows.with_columns(session=pl.lit(1, pl.Int64))
+    later = pl.from_pandas(later_sessions).cast({"round": rows.schema["round"], "attempt": rows.schema["attempt"]})
+    joined = rows.join(later, on=[*later.columns[:-1]], how="left", maintain_order="left")
+    return joined.with_columns(pl.col("session").fill_null(1))
 
 
 def _most_common(table: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -164,19 +186,26 @@ def _round_medians(good: pl.DataFrame) -> pl.DataFrame:
     return (
         good.sort("series", "round", "value")
         .group_by("series", "round", maintain_order=True)
-        .agg(median=values.median(), half_width=pl.when(n < 6).then(0.0).otherwise(half))
+        .agg(
+            pl.col("session").first(),
+            median=values.median(),
+            half_width=pl.when(n < 6).then(0.0).otherwise(half),
+        )
     )
 
 
 def _estimates(
-    series: pl.DataFrame, rounds: pl.DataFrame
+    series: pl.DataFrame, rounds: pl.DataFrame, spreads: Spreads
 ) -> tuple[dict[str, NDArray[np.float64]], list[str], set[int]]:
     """Compute each series' estimate and interval; also return their scales and the exact series."""
     counted = rounds.group_by("series", maintain_order=True).len()
     at, n = counted["series"].to_numpy(), counted["len"].to_numpy().astype(np.intp)
-    medians = rounds["median"].to_numpy()
+    medians, sessions = rounds["median"].to_numpy(), rounds["session"].to_numpy()
     here = series.select(*GROUP, "unit")[at]
-    _, group = np.unique(here.select(pl.concat_str(GROUP, separator="\0")).to_series().to_numpy(), return_inverse=True)
+    names, group = np.unique(
+        here.select(pl.concat_str(GROUP, separator="\0")).to_series().to_numpy(), return_inverse=True
+    )
+    given = {at: spreads[key] for at, name in enumerate(names) if (key := tuple(name.split("\0"))) in spreads}
     least, most = np.ones(len(at)), np.zeros(len(at))
     if len(at):
         starts = np.cumsum(n) - n
@@ -195,21 +224,25 @@ def _estimates(
     scales[at] = scale
     table = {
         name: np.full(len(series), np.nan)
-        for name in ("estimate", "low", "high", "log_se", "df", "variance", "prior_df", "prior_variance")
+        for name in (
+            "estimate", "low", "high", "log_se", "df", "variance", "prior_df", "prior_variance", "session_variance",
+            "session_df",
+        )
     }
     exact: set[int] = set()
     for name in ("linear", "log", "logit"):
         chosen = scale == name
-        values, rounds_each = medians[np.repeat(chosen, n)], n[chosen]
+        of_rounds, rounds_each = np.repeat(chosen, n), n[chosen]
+        values = medians[of_rounds]
         if name == "linear":
             result = statistics.linear_estimates(values, rounds_each, is_counted[chosen], share[chosen])
         else:
             estimate = statistics.log_estimates if name == "log" else statistics.logit_estimates
-            result = estimate(values, rounds_each, group[chosen])
+            result = estimate(values, rounds_each, group[chosen], sessions[of_rounds], given)
         exact |= set(at[chosen][result.exact].tolist())
         columns = (result.estimate, result.low, result.high, result.se, result.df)
-        moderation = (result.variance, result.prior_df, result.prior_variance)
-        for column_name, column in zip(table, (*columns, *moderation), strict=True):
+        variances = (result.variance, result.prior_df, result.prior_variance, result.session_variance, result.session_df)
+        for column_name, column in zip(table, (*columns, *variances), strict=True):
             table[column_name][at[chosen]] = column
     return table, scales.tolist(), exact
 

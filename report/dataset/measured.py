@@ -20,6 +20,7 @@ from contract.sample_flags import parse_sample_flags
 from report.data.disturbances import parse_flags
 from report.data.names import read_names
 from report.data.node_reader import Node
+from report.data.sessions import later_sessions
 from report.dataset.declaration import Column, dataset_unit, tables
 
 # Columns that identify a point in samples: a point is the same on all nodes.
@@ -266,6 +267,8 @@ def _machine_row(name: str, node: Node) -> Row:
 def run_rows(nodes: Iterable[Node], runs: Iterable[Run], drifts: Mapping[str, float]) -> list[Row]:
     """Return a row per run, sorted by id. drifts: drift by run id."""
     by_id = {node.id: node for node in nodes}
+    later = later_sessions(by_id.values())
+    sessions = {tuple(key): session for *key, session in later.itertuples(index=False, name=None)}
     about = {(node.id, str(entry["file"])): entry for node in by_id.values() for entry in node.rounds}
     metadata = [column for column in tables()["runs"].names if column in _ROUND_KEYS]
     rows: list[Row] = []
@@ -285,6 +288,7 @@ def run_rows(nodes: Iterable[Node], runs: Iterable[Run], drifts: Mapping[str, fl
                 "round_no": round_no,
                 "attempt": attempt,
                 "process": process,
+                "session": sessions.get(run[:5], 1),
                 "drift": drifts.get(name),
                 "contributed": node.contributed,
             }

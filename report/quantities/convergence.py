@@ -161,6 +161,8 @@ def spreads(values: list[Floats]) -> statistics.PointEstimates:
         variance=unknown,
         prior_df=unknown,
         prior_variance=unknown,
+        session_variance=unknown,
+        session_df=unknown,
     )
 
 
