@@ -180,12 +180,22 @@ _POOL = map_schema({"anyOf": [text_schema(), integer_schema(1e5)]}, 20)
 # left_out: for each reason, the number of points that the plan leaves out.
 _JOB = object_schema(
     "predicted_s left_out",
+    # Round numbers of predicted_s; left out if they are 1, 2, 3, ...
+    rounds=list_schema(integer_schema(1e6), 100),
     predicted_s=list_schema(number_schema(1e8), 100),
     wall_s=list_schema(number_schema(1e8), 100),
     stood_s=list_schema(number_schema(1e8), 100),
     left_out=map_schema(integer_schema(1e6)),
 )
 
+# Number of rounds after which results were judged; then the points measured further before, and their list's digest.
+_LOOK = object_schema(
+    "rounds",
+    rounds=integer_schema(1e6),
+    points=integer_schema(1e6),
+    anchors=integer_schema(1e6),
+    digest={"type": "string", "pattern": "^[0-9a-f]{12}$"},
+)
 # An instance is a text that distinguishes machines with the same kind. It has only hexadecimal digits, so that no host
 # name or personal name gets in by accident.
 INSTANCE = {"type": "string", "pattern": "^[0-9a-f]{6}$"}
@@ -251,6 +261,7 @@ NODE_SCHEMA: dict[str, Any] = object_schema(
     options=OPTIONS,
     hosts=list_schema(INSTANCE, 1000),
     jobs=map_schema(_JOB, 1000),
+    looks=list_schema(_LOOK, 10),
     # Load while the record was made. other_load, steal: shares of the time of all cores.
     load_before=object_schema(
         "other_load steal", load_1min=number_schema(1e6), other_load=number_schema(1e3), steal=number_schema(1e3)
@@ -305,7 +316,7 @@ def missing_rounds(record: Mapping[str, Any], files: Iterable[str]) -> list[str]
     planned = (
         f"{name}.{number}"
         for name, job in record.get("jobs", {}).items()
-        for number in range(1, len(job["predicted_s"]) + 1)
+        for number in job.get("rounds", range(1, len(job["predicted_s"]) + 1))
     )
     return [name for name in planned if name not in there]
 

@@ -1,4 +1,4 @@
-"""Define and run the commands: list, probe, doctor, preflight, run, plan, repeat, seal, outcomes, pack, check, new."""
+"""Define and run the commands, from `list` to `new`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from typing import Any
 from contract.arguments import Parser, expand_home, parse_count, parse_minutes, parse_path, parse_seed, parse_share
 from contract.errors import StudyError
 from contract.files import atomic_path, write_json
+from contract.looks import look_rounds, read_further_rounds, read_open_cases
 from contract.node import node_id, read_node
-from experiments.jobs import NO_TORCH, Job, Plan, read_plan
+from experiments.jobs import NO_TORCH, Job, Plan, add_rounds, read_plan
 
 # Seconds to wait for another round on this node to end, before refusing to measure. This is enough for a round whose
 # workflow was killed, since that round ends within seconds.
@@ -69,6 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     source = run.add_mutually_exclusive_group()
     source.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or your own .yaml file")
     source.add_argument("--plan", type=parse_path, help="plan file from `plan`: measure its points")
+    run.add_argument("--further", type=parse_path, nargs="+", default=[], help="files from `further`: more rounds")
     run.add_argument("--round", type=parse_count, default=1, help="round number, starting at 1")
     run.add_argument("--out", type=parse_path, required=True, help="Parquet file to write")
     run.add_argument(
@@ -94,9 +96,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan.add_argument("--out", type=parse_path, help="file to write, for `run --plan`")
     plan.set_defaults(run=_plan)
 
+    further = commands.add_parser(
+        "further", help="choose the points to measure in further rounds: those behind undecided claims, and anchors"
+    )
+    further.add_argument("--plan", type=parse_path, required=True, help="plan file from `plan`")
+    further.add_argument("--folder", type=parse_path, required=True, help="folder with the node's rounds")
+    target = further.add_mutually_exclusive_group(required=True)
+    target.add_argument("--look", type=parse_count, metavar="ROUNDS", help="choose for the rounds up to this look")
+    target.add_argument("--session", type=parse_count, metavar="N", help="choose anchors alone, for this session")
+    further.add_argument("--cases", type=parse_path, help="undecided cases from `python -m report undecided`")
+    further.add_argument("--minutes", type=parse_minutes, help="time limit for the rounds of all looks")
+    further.add_argument("--out", type=parse_path, required=True, help="file to write, for `run --further`")
+    further.set_defaults(run=_further)
+
     repeat = commands.add_parser("repeat", help="measure the points again that others disturbed in a round")
     repeat.add_argument("--node", type=parse_path, required=True, help="record from `probe`")
     repeat.add_argument("--plan", type=parse_path, required=True, help="plan file from `plan`")
+    repeat.add_argument("--further", type=parse_path, nargs="+", default=[], help="files from `further`: more rounds")
     repeat.add_argument("--folder", type=parse_path, required=True, help="folder with all rounds of the plan")
     repeat.add_argument(
         "--share", type=parse_share, default=0.25, help="time limit, as a share of the rounds' time (0: no repeats)"
@@ -110,6 +126,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     seal.add_argument(
         "--plan", type=parse_path, help="plan file from `plan`: record its predictions beside the actual times"
     )
+    seal.add_argument("--further", type=parse_path, nargs="+", default=[], help="files from `further`: more rounds")
+    seal.add_argument("--looks", action="store_true", help="record the looks, although no look was reached yet")
     seal.add_argument("--out", type=parse_path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)
 
@@ -242,7 +260,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _find_job(arguments: argparse.Namespace) -> tuple[Job, str, Plan | None]:
     """Return the job to measure, the preset's name, and the plan from --plan (None without --plan)."""
     if arguments.plan:
-        planned = read_plan(arguments.plan)
+        planned = _read_whole_plan(arguments)
         return planned.job(arguments.name, arguments.device), planned.preset, planned
     from experiments import hardware, plan
     from experiments.devices import find_device_class
@@ -314,13 +332,38 @@ def _read_devices(node: Path | None) -> list[dict[str, Any]]:
     return [device.describe() for device in detect()[0]]
 
 
+def _read_whole_plan(arguments: argparse.Namespace) -> Plan:
+    """Read the plan with the further rounds in the files of `--further`."""
+    further = [read_further_rounds(path) for path in arguments.further]
+    return add_rounds(read_plan(arguments.plan), further) if further else read_plan(arguments.plan)
+
+
+def _further(arguments: argparse.Namespace) -> int:
+    from datetime import UTC, datetime
+
+    from experiments import further_rounds
+
+    plan = read_plan(arguments.plan)
+    measured = further_rounds.read_measured_rounds(arguments.folder, plan)
+    if arguments.session:
+        document, text = further_rounds.session_rounds(plan, measured, arguments.session)
+    elif arguments.cases and arguments.minutes:
+        cases, now = read_open_cases(arguments.cases), datetime.now(UTC)
+        document, text = further_rounds.look_rounds(plan, measured, cases, arguments.look, arguments.minutes, now)
+    else:
+        raise StudyError("--look: give the undecided cases and the time limit, too: --cases, --minutes")
+    write_json(arguments.out, document)
+    print(text, file=sys.stderr)
+    return 0
+
+
 def _repeat(arguments: argparse.Namespace) -> int:
     from experiments.lock import node_lock
 
     if not arguments.share:
         print("no point is measured again: the share of time for it is 0", file=sys.stderr)
         return 0
-    node, plan = _same_machine(arguments.node), read_plan(arguments.plan)
+    node, plan = _same_machine(arguments.node), _read_whole_plan(arguments)
     from experiments.repeats import repeat_rounds
     from experiments.round_files import print_removed_variables
 
@@ -334,7 +377,10 @@ def _repeat(arguments: argparse.Namespace) -> int:
 def _seal(arguments: argparse.Namespace) -> int:
     from experiments.node_writer import seal
 
-    seal(arguments.probe, arguments.rounds, arguments.out, read_plan(arguments.plan) if arguments.plan else None)
+    plan = _read_whole_plan(arguments) if arguments.plan else None
+    if plan and arguments.looks and not plan.looks:
+        plan = replace(plan, looks=tuple({"rounds": number} for number in look_rounds(plan.rounds)))
+    seal(arguments.probe, arguments.rounds, arguments.out, plan)
     return 0
 
 

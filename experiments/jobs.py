@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.files import read_json
+from contract.looks import KEY, look_rounds, points_digest
 from experiments.user_models import VARIABLE
 
 # Parameters with their own column in the samples table; all other parameters go into the column `params`.
@@ -43,6 +44,7 @@ class Point:
 
     point_s: the budget for warm-up and samples, in seconds per round.
     rounds: number of rounds that measure the point, from the first round on.
+    more_rounds: numbers of further rounds that measure it (`add_rounds`).
     value: 1 if a comparison requires the point, 2 if the point adds to a comparison, 3 if the point is a detail.
     environment: environment variables for the point's measuring process.
     predicted_s: predicted seconds per round, including set-up and check.
@@ -55,6 +57,7 @@ class Point:
     params: tuple[tuple[str, Any], ...]
     point_s: float = field(default=0.0, compare=False)
     rounds: int = field(default=1_000, compare=False)
+    more_rounds: tuple[int, ...] = field(default=(), compare=False)
     value: int = field(default=2, compare=False)
     environment: Mapping[str, str] = field(default_factory=dict, compare=False)
     predicted_s: float = field(default=0.0, compare=False)
@@ -86,8 +89,8 @@ class Point:
 
     @property
     def as_json(self) -> dict[str, Any]:
-        """Return the point as JSON data, without the experiment."""
-        own = {key: value for key, value in asdict(self).items() if key != "experiment"}
+        """Return the point as JSON data, without the experiment and further rounds."""
+        own = {key: value for key, value in asdict(self).items() if key not in ("experiment", "more_rounds")}
         return {**own, "params": dict(self.params), "environment": dict(self.environment)}
 
 
@@ -153,7 +156,7 @@ class Job:
 
     def round_points(self, number: int) -> list[Point]:
         """Return the points in round `number`, including omitted ones."""
-        return [point for point in self.points if number <= point.rounds]
+        return [point for point in self.points if number <= point.rounds or number in point.more_rounds]
 
     def has_points(self, number: int) -> bool:
         """Tell if round `number` has any point to measure."""
@@ -203,6 +206,7 @@ class Plan:
     budget_min: the budget in minutes; None for no limit.
     request: the user's request, with the keys `sweeps` (a digest of the preset and the user's models) and `budget_min`
         (the requested budget in minutes; 0 for none). Empty in plans from earlier versions of this program.
+    looks: the node's looks, as in its record (`contract.looks`).
     """
 
     jobs: tuple[Job, ...]
@@ -210,6 +214,7 @@ class Plan:
     preset: str = ""
     budget_min: float | None = None
     request: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    looks: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -261,6 +266,45 @@ class Plan:
             return cls(jobs, int(plain["rounds"]), plain["preset"], plain["budget_min"], plain.get("asked", {}))
         except (LookupError, TypeError, ValueError, AttributeError):
             raise StudyError(f"{where}: the plan is damaged or incomplete: {advice}") from None
+
+
+def point_key(job: Job, point: Point) -> tuple[Any, ...]:
+    """Return the values that identify a point on a node, in the order of `contract.looks.KEY`."""
+    return (job.experiment, job.device, *point.columns.values())
+
+
+def add_rounds(plan: Plan, further: Iterable[Mapping[str, Any]]) -> Plan:
+    """Return the plan with further rounds of some points (`contract.looks`).
+
+    The other points keep their rounds. With rounds before a look, the plan also gets all its looks.
+    """
+    looks = [{"rounds": number} for number in look_rounds(plan.rounds)]
+    jobs = [
+        replace(job, points=tuple(replace(point, rounds=min(point.rounds, plan.rounds)) for point in job.points))
+        for job in plan.jobs
+    ]
+    rounds, looked = plan.rounds, bool(plan.looks)
+    for part in further:
+        chosen = {tuple(point[name] for name in KEY) for point in (*part["points"], *part["anchors"])}
+        jobs = [
+            replace(
+                job,
+                points=tuple(
+                    replace(point, more_rounds=(*point.more_rounds, *part["rounds"]))
+                    if point_key(job, point) in chosen
+                    else point
+                    for point in job.points
+                ),
+            )
+            for job in jobs
+        ]
+        rounds = max([rounds, *part["rounds"]])
+        if part["look"] is not None:
+            looked = True
+            numbers = {"points": len(part["points"]), "anchors": len(part["anchors"])}
+            about = {"rounds": part["look"], **numbers, "digest": points_digest(part)}
+            looks = [about if look["rounds"] == part["look"] else look for look in looks]
+    return replace(plan, jobs=tuple(jobs), rounds=rounds, looks=tuple(looks) if looked else ())
 
 
 def read_plan(path: Path) -> Plan:

@@ -12,7 +12,7 @@ from typing import Any
 
 from contract.errors import StudyError
 from contract.node import PARTIAL, RECORD, read_node, write_node
-from experiments.jobs import Plan
+from experiments.jobs import Job, Plan
 
 
 def begin_node(folder: Path, probe: Path, plan: Plan) -> None:
@@ -39,13 +39,15 @@ def _read_jobs(partial: Path) -> Any:
 
 def summarize_plan(plan: Plan) -> dict[str, Any]:
     """Return for each job its predicted seconds per round, and its number of omitted points by reason."""
-    numbers = range(1, plan.rounds + 1)
+    return {job.name: _summarize_job(job, plan.rounds) for job in plan.jobs}
+
+
+def _summarize_job(job: Job, rounds: int) -> dict[str, Any]:
+    numbers = [number for number in range(1, rounds + 1) if job.has_points(number)]
     return {
-        job.name: {
-            "predicted_s": [round(job.seconds(number), 2) for number in numbers if job.has_points(number)],
-            "left_out": dict(Counter(point.left_out for point in job.points if point.left_out)),
-        }
-        for job in plan.jobs
+        "predicted_s": [round(job.seconds(number), 2) for number in numbers],
+        "left_out": dict(Counter(point.left_out for point in job.points if point.left_out)),
+        **({"rounds": numbers} if numbers != list(range(1, len(numbers) + 1)) else {}),
     }
 
 
@@ -53,7 +55,8 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
     """Write a node's complete record, with facts from its rounds.
 
     probe: the file with this machine's record. rounds: the rounds' files, with the files of further attempts beside
-    them. plan: if given, the record also contains the predicted and the measured seconds of each job's first attempts.
+    them. plan: if given, the record also contains its looks, and the predicted and the measured seconds of each job's
+    first attempts.
     Raises StudyError if a round belongs to another node.
     """
     from contract.node_pack import repeat_files
@@ -76,6 +79,8 @@ def seal(probe: Path, rounds: Sequence[Path], out: Path, plan: Plan | None = Non
         )
     if plan is not None:
         record["jobs"] = summarize_plan(plan)
+        if plan.looks:
+            record["looks"] = [dict(look) for look in plan.looks]
         for name, job in record["jobs"].items():
             seconds_by_round = _round_seconds(
                 (path, about) for path, _, about in tables[: len(rounds)] if path.name.startswith(f"{name}.")

@@ -105,6 +105,15 @@ def parser() -> argparse.ArgumentParser:
         "--dataset", required=True, type=parse_path, metavar="DIR", help="output folder of `dataset` for these verdicts"
     )
 
+    open_cases = commands.add_parser(
+        "undecided",
+        parents=[verdicts],
+        help="list the undecided cases that more rounds could decide, with their points",
+    )
+    open_cases.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="output folder of `gather`")
+    open_cases.add_argument("--node", required=True, metavar="ID", help="the node to measure further")
+    open_cases.add_argument("--out", required=True, type=parse_path, metavar="FILE")
+
     compared = commands.add_parser("compare", help="compare two editions: print the verdicts that changed, and why")
     compared.add_argument(
         "old", type=parse_path, metavar="OLD", help="the earlier verdicts.json, or a site's editions.json"
@@ -314,6 +323,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         written = write_downloads(args.report, args.verdicts, args.dataset, args.previous)
         print(f"{len(written)} files beside the pages: {args.report}", file=sys.stderr)
+    elif args.command == "undecided":
+        from report.commands.undecided import write_undecided
+
+        number = write_undecided(args.verdicts, args.data, args.node, args.out)
+        print(f"{number} undecided cases with points of {args.node}: {args.out}", file=sys.stderr)
     elif args.command == "preliminary":
         from report.pages.preliminary_page import write_preliminary_page
 

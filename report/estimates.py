@@ -171,6 +171,12 @@ class Estimates:
             end[logit] = special.expit(odds + grown[logit] * (odds_end - odds))
         return ends
 
+    def at_level(self, level: float | statistics.Floats) -> Estimates:
+        """Return the estimates with intervals at another level, and standard errors wider by the same factor."""
+        low, high = self.ends(level)
+        factor = statistics.widening_factor(self.frame["df"].to_numpy(float), level)
+        return Estimates(self.frame.assign(low=low, high=high, se=self.frame["se"] * factor), self.log)
+
     @property
     def logit_mask(self) -> NDArray[np.bool_]:
         """Mask for the estimates on the logit scale, shape (rows,)."""
@@ -247,14 +253,12 @@ class Estimates:
         reach = (order["high"] >= group.map(least)).groupby(group).sum()
         top = order[first].iloc[np.argsort(group[first].to_numpy(), kind="stable")]
         rivals = reach.sort_index().clip(lower=1).to_numpy(float)
-        level = 1 - (1 - statistics.LEVEL) / rivals
-        low, high = Estimates(top, self.log).ends(level)
-        se = top["se"] * statistics.widening_factor(top["df"].to_numpy(float), level)
+        widened = Estimates(top, self.log).at_level(1 - (1 - statistics.LEVEL) / rivals).frame
         details = [
             ", ".join(filter(None, map(_label_text, detail, values)))
             for values in top[list(detail)].itertuples(index=False, name=None)
         ]
-        best = top[[*by, *keep, *VALUES]].assign(low=low, high=high, se=se, detail=details)
+        best = widened[[*by, *keep, *VALUES]].assign(detail=details)
         return Estimates(best.reset_index(drop=True), self.log)
 
     def label(self, **values: Any) -> Estimates:

@@ -12,10 +12,10 @@ Appl. Genet. Mol. Biol. 3(1):3; limma's fitFDist, squeezeVar).
 measured beside each other and one reason changes both, such as the clock: then the difference is taken in each round
 (`report.quantities.shared_rounds`).
 
-**Sessions** are parts of a node's measuring time, at least an hour apart (`report.data.sessions`). Rounds of one session
-lack the spread between days. If a group has points measured in several sessions, their session means show that spread
-(`session_spread`), and the standard error of each point in the group includes it. Otherwise the spread is unknown, and
-the interval holds only for the session.
+**Sessions** are parts of a node's measuring time, at least an hour apart (`report.data.sessions`). Rounds of one
+session lack the spread between days. If a group has points measured in several sessions, their session means show that
+spread (`session_spread`), and the standard error of each point in the group includes it. Otherwise the spread is
+unknown, and the interval holds only for the session.
 
 **A share of time** is estimated by its log odds, moderated like the logarithm of a time. In a share a / (a + b), a and
 b vary on the log scale, and so do its odds a / b. (The variance of the share itself vanishes at 0 and 1, so shares
@@ -68,6 +68,8 @@ Floats = NDArray[np.float64]
 # interval undecided that is drawn clear of the threshold.
 DECIDING = 0.99
 LEVEL = DECIDING
+# Interval level at each of up to three looks (`contract.looks`): together they err to a side in at most 1% of cases.
+LOOK_LEVEL = 0.994
 # Degrees of freedom to assume for an interval if they are unknown, as if it came from three rounds.
 _UNKNOWN_DF = 2.0
 # Smallest variance to use for a logarithm. A smaller variance (a relative spread below 1e-6) is finer than any clock
@@ -184,9 +186,7 @@ class SessionSpread:
     df: float
 
 
-def session_spread(
-    sessions: SessionMeans, points: NDArray[np.intp], variances: Floats, shared: float
-) -> SessionSpread:
+def session_spread(sessions: SessionMeans, points: NDArray[np.intp], variances: Floats, shared: float) -> SessionSpread:
     """Estimate a group's variance between sessions from points that have several.
 
     It is the weighted mean over these points of the variance of their session means, less the variance that the rounds

@@ -104,13 +104,22 @@ class Missing(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     why: Annotated[str, Meta(description="Why it is missing")] = ""
 
 
+class OpenCase(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Undecided case that more rounds could decide."""
+
+    rounds: Annotated[int | None, Meta(description="Rounds that would decide it; null if it was measured in one round")]
+    behind: Annotated[str, Meta(description="Rows of the summary behind it, as '3-5 9'")]
+
+
 class MoreRounds(Struct, kw_only=True, forbid_unknown_fields=True):
     """Rounds that would decide an undecided part's cases, if their estimates and spreads stay as they are."""
 
     cases: Annotated[int, Meta(description="Undecided cases")]
     in_one_round: Annotated[int, Meta(description="Those measured in one round, without an interval")]
     decided_by: Annotated[dict[str, int], Meta(description="How many cases would be decided by this number of rounds")]
-    behind: Annotated[str, Meta(description="Rows of the summary behind them, as '3-5 9'")]
+    near: Annotated[
+        list[OpenCase], Meta(description="Cases that few enough rounds would decide, and those measured in one round")
+    ]
 
 
 class Others(Struct, kw_only=True, forbid_unknown_fields=True):

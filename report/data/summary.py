@@ -225,7 +225,15 @@ def _estimates(
     table = {
         name: np.full(len(series), np.nan)
         for name in (
-            "estimate", "low", "high", "log_se", "df", "variance", "prior_df", "prior_variance", "session_variance",
+            "estimate",
+            "low",
+            "high",
+            "log_se",
+            "df",
+            "variance",
+            "prior_df",
+            "prior_variance",
+            "session_variance",
             "session_df",
         )
     }
@@ -241,7 +249,13 @@ def _estimates(
             result = estimate(values, rounds_each, group[chosen], sessions[of_rounds], given)
         exact |= set(at[chosen][result.exact].tolist())
         columns = (result.estimate, result.low, result.high, result.se, result.df)
-        variances = (result.variance, result.prior_df, result.prior_variance, result.session_variance, result.session_df)
+        variances = (
+            result.variance,
+            result.prior_df,
+            result.prior_variance,
+            result.session_variance,
+            result.session_df,
+        )
         for column_name, column in zip(table, (*columns, *variances), strict=True):
             table[column_name][at[chosen]] = column
     return table, scales.tolist(), exact

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from contract.looks import LOOKS
 from report import statistics
 from report.compared_estimates import PooledEstimates
 from report.data.row_ranges import format_ranges
@@ -16,10 +17,8 @@ from report.estimates import Estimates, merge_source_rows
 from report.judging.part_evaluation import PartResult, QuantityCache
 from report.outcomes import Side, Threshold, Verdict
 from report.statistics import Floats
-from report.verdicts import MoreRounds
+from report.verdicts import MoreRounds, OpenCase
 
-# Numbers of rounds after which a case is looked at, and the level of each look.
-LOOKS, LOOK_LEVEL = (3, 5, 8), 0.994
 # Largest number of rounds to project.
 MOST_ROUNDS = 60
 
@@ -37,7 +36,7 @@ def projected_rounds(estimates: Estimates, threshold: Threshold) -> Floats:
     needed = np.where(known, np.inf, np.nan)
     for number in range(MOST_ROUNDS, LOOKS[0] - 1, -1):
         with np.errstate(invalid="ignore", divide="ignore"):
-            half = statistics.half_width(se * np.sqrt(rounds / number), df + number - rounds, LOOK_LEVEL)
+            half = statistics.half_width(se * np.sqrt(rounds / number), df + number - rounds, statistics.LOOK_LEVEL)
             needed = np.where(known & (number >= rounds) & (half < distance), number, needed)
     return needed
 
@@ -69,12 +68,19 @@ def more_rounds(result: PartResult, cache: QuantityCache) -> MoreRounds | None:
         return None
     nodes = [[node] for node in each["node"]] if "node" in each.labels else [[]] * len(each)
     sources = each["source_rows"].tolist()
-    behind = merge_source_rows(
-        cache.source_rows(quantity, sources[at], nodes[at]) for case in cases for at in case.tolist()
-    )
+    near = [
+        OpenCase(
+            rounds=None if np.isnan(number) else int(number),
+            behind=format_ranges(
+                merge_source_rows(cache.source_rows(quantity, sources[at], nodes[at]) for at in case.tolist())
+            ),
+        )
+        for case, number in zip(cases, of_cases.tolist(), strict=True)
+        if number <= MOST_ROUNDS or (np.isnan(number) and single[case].any())
+    ]
     return MoreRounds(
         cases=len(cases),
         in_one_round=in_one_round,
         decided_by={str(look): int((projected <= look).sum()) for look in (*LOOKS[1:], MOST_ROUNDS)},
-        behind=format_ranges(behind),
+        near=near,
     )

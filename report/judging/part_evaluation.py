@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,13 @@ import numpy as np
 from contract.errors import StudyError
 from contract.node import kind_of_node
 from report.data.dataset import Dataset, DataUse, MissingSourceError
+from report.data.looks import datasets_at_looks, look_nodes
 from report.data.machine_kinds import KINDS, nodes_of_kind
 from report.estimates import Estimates, device_kind, merge_source_rows
 from report.formatting import label_value
 from report.judging.claim_files import Claim, Part
-from report.judging.rules import RuleResult, apply_rule
+from report.judging.looks import transform_at_looks
+from report.judging.rules import RuleResult, apply_rule, decide
 from report.outcomes import Verdict
 from report.quantities import Quantity, quantities
 from report.verdicts import Failure, Missing
@@ -202,6 +205,11 @@ class QuantityCache:
         self._used: dict[str, DataUse] = {}
         self._read: dict[str, dict[str, tuple[int, ...]]] = {}
 
+    @cached_property
+    def looks(self) -> list[QuantityCache]:
+        """Return a cache for the dataset as of each look; empty if no node has looks."""
+        return [QuantityCache(data) for data in datasets_at_looks(self.data)]
+
     def estimates(self, quantity: Quantity) -> Estimates:
         """Return a quantity's estimates. Raises MissingSourceError if a figure that it needs is not verified."""
         if quantity.name not in self._estimates:
@@ -260,7 +268,13 @@ def evaluate_part(part: Part, claim: Claim, cache: QuantityCache) -> PartResult:
         return PartResult(part, need.verdict, need, quantity.unit, quantity)
     unit = _compared_unit(part, quantity, data)
     try:
-        result = apply_rule(part, select(estimates, part.scope) * part.scale, unit, data.group_label)
+        if cache.looks and quantity.experiments:
+            looks = [select(look.estimates(quantity), part.scope) * part.scale for look in cache.looks]
+            compared = transform_at_looks(part, looks, look_nodes(data), unit)
+            result = decide(part, compared, data.group_label)
+            estimates = cache.looks[-1].estimates(quantity)
+        else:
+            result = apply_rule(part, select(estimates, part.scope) * part.scale, unit, data.group_label)
     except StudyError as fault:
         raise StudyError(f"{claim.path}: {fault}") from None
     if not len(result.estimates):

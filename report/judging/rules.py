@@ -114,10 +114,15 @@ def transform(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
 
     Other rules use the estimates unchanged. Raises StudyError if the rule's options do not fit the estimates.
     """
+    return pool_compared(transform_machines(part, estimates, unit))
+
+
+def transform_machines(part: Part, estimates: Estimates, unit: str) -> ComparedEstimates:
+    """Form the ratios, slopes or crossings like `transform`, for each machine by itself."""
     transforms = {"ratio": ratios, "trend": slopes, "crossover": crossings}
     if part.rule in transforms:
-        return pool_compared(transforms[part.rule](estimates, part.options))
-    return pool_compared(without_settled_sides(estimates, unit))
+        return transforms[part.rule](estimates, part.options)
+    return without_settled_sides(estimates, unit)
 
 
 def apply_rule(
@@ -128,7 +133,11 @@ def apply_rule(
     format_nodes: formats all nodes of a kind as one name. Raises StudyError if the rule's options do not fit the
     estimates.
     """
-    compared = transform(part, estimates, unit)
+    return decide(part, transform(part, estimates, unit), format_nodes)
+
+
+def decide(part: Part, compared: ComparedEstimates, format_nodes: Callable[[Sequence[str]], str]) -> RuleResult:
+    """Apply a part's rule to estimates that are already compared; see `apply_rule`."""
     sides = CaseSides(part, compared.estimates, compared.settled).sides(part.threshold)
     share = reached_share(part, compared.estimates)
     outcome = _outcome(part, sides, share)
@@ -188,6 +197,10 @@ class CaseSides:
     def sides(self, threshold: Threshold) -> list[Side]:
         """Return the sides at a threshold; estimates on a smaller side that is not sure are undecided."""
         return _sides_from_numbers(self._numbers(threshold))
+
+    def separate_sides(self, threshold: Threshold) -> list[Side]:
+        """Return the sides at a threshold, each by its own estimate alone."""
+        return _sides_from_numbers(self._compare(threshold, self.ends, CLEAR))
 
     def outcome(self, threshold: Threshold) -> Verdict:
         """Return the part's outcome at a threshold; not for shares."""

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from contract.looks import LOOKS
 from report import statistics
-from report.judging.more_rounds import LOOK_LEVEL, LOOKS
-from report.statistics import DECIDING, Floats
+from report.statistics import DECIDING, LOOK_LEVEL, Floats
 from studies.calibration.coverage import estimate_rounds, round_medians
 from studies.calibration.rates import rate
 from studies.calibration.simulated_machines import Machines, Noise

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.looks import LOOKS
 from report import statistics, verdict_sentences
-from report.judging.more_rounds import LOOK_LEVEL, LOOKS, MOST_ROUNDS, projected_rounds
+from report.judging.more_rounds import MOST_ROUNDS, projected_rounds
 from report.outcomes import Threshold
+from report.statistics import LOOK_LEVEL
 
 from .made_estimates import log_cases
 
@@ -48,6 +50,6 @@ def test_case_at_the_threshold_is_never_decided() -> None:
     ],
 )  # fmt: skip
 def test_text_tells_how_many_cases_rounds_would_decide(in_one_round: int, text: str) -> None:
-    record = {"cases": 4, "in_one_round": in_one_round, "decided_by": {"5": 1, "8": 3}, "behind": "1-4"}
+    record = {"cases": 4, "in_one_round": in_one_round, "decided_by": {"5": 1, "8": 3}, "near": []}
     assert verdict_sentences.more_rounds_text({"more_rounds": record}) == text
     assert verdict_sentences.more_rounds_text({"more_rounds": None}) == ""

@@ -1,0 +1,86 @@
+"""Looks and further rounds.
+
+Looks are fixed numbers of rounds after which a node's results are judged, if undecided ones are measured further.
+Further rounds measure some points of a plan again: those behind undecided claims before the next look, and anchors in a
+later session. A point is an object with the columns KEY of the sample table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contract.files import read_json
+from contract.node import integer_schema, list_schema, object_schema, text_schema
+from contract.schema import check_document
+
+# Numbers of rounds after which results are judged.
+LOOKS = (3, 5, 8)
+# Columns that identify a point on a node.
+KEY = ("experiment", "device", "backend", "dtype", "threads", "params")
+
+_POINT = object_schema(
+    " ".join(KEY),
+    experiment=text_schema(),
+    device=text_schema(),
+    backend=text_schema(),
+    dtype=text_schema(),
+    threads=integer_schema(1e6),
+    params=text_schema(4000),
+)
+_POINTS = list_schema(_POINT, 100_000)
+# Undecided cases with the points behind them, the cases that need fewest rounds first. rounds: number of rounds that
+# would decide a case, if its estimate and spread stay as they are; null if unknown.
+_OPEN_CASES = object_schema(
+    "cases",
+    cases=list_schema(
+        object_schema("rounds points", rounds={"anyOf": [integer_schema(1e6), {"type": "null"}]}, points=_POINTS),
+        100_000,
+    ),
+)
+# rounds: numbers of the further rounds. points: the points behind undecided cases. anchors: other points, measured in
+# the same rounds to learn the spread between sessions. look: the number of rounds at the look that follows; null for
+# none.
+_FURTHER_ROUNDS = object_schema(
+    "rounds points anchors look",
+    rounds=list_schema(integer_schema(1e6), 100),
+    points=_POINTS,
+    anchors=_POINTS,
+    look={"anyOf": [integer_schema(1e6), {"type": "null"}]},
+)
+
+
+def look_rounds(planned: int) -> list[int]:
+    """Return the numbers of rounds at a run's looks: its planned rounds first, then the larger numbers in LOOKS."""
+    return [planned, *(rounds for rounds in LOOKS if rounds > planned)]
+
+
+def node_looks(record: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of rounds at a node's looks; empty if its undecided results were not measured further."""
+    return [int(look["rounds"]) for look in record.get("looks", ())]
+
+
+def read_open_cases(path: Path) -> list[dict[str, Any]]:
+    """Read undecided cases from a file. Raises StudyError."""
+    cases: list[dict[str, Any]] = _read(path, _OPEN_CASES)["cases"]
+    return cases
+
+
+def read_further_rounds(path: Path) -> dict[str, Any]:
+    """Read further rounds from a file. Raises StudyError."""
+    return _read(path, _FURTHER_ROUNDS)
+
+
+def points_digest(further: Mapping[str, Any]) -> str:
+    """Hash the points of further rounds to 12 digits."""
+    text = json.dumps([further["points"], further["anchors"]], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _read(path: Path, schema: Mapping[str, Any]) -> dict[str, Any]:
+    document: dict[str, Any] = read_json(path)
+    check_document(document, schema, str(path))
+    return document
