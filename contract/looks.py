@@ -8,17 +8,23 @@ later session. A point is an object with the columns KEY of the sample table.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from contract.files import read_json
-from contract.node import integer_schema, list_schema, object_schema, text_schema
+from contract.node import integer_schema, list_schema, map_schema, number_schema, object_schema, text_schema
 from contract.schema import check_document
 
 # Numbers of rounds after which results are judged.
 LOOKS = (3, 5, 8)
+# Least time between two sessions, from the last end to the next start.
+SESSIONS_APART = timedelta(hours=1)
+# Highest number of a session that measures anchors alone.
+MOST_SESSIONS = 9
 # Columns that identify a point on a node.
 KEY = ("experiment", "device", "backend", "dtype", "threads", "params")
 
@@ -43,19 +49,36 @@ _OPEN_CASES = object_schema(
 )
 # rounds: numbers of the further rounds. points: the points behind undecided cases. anchors: other points, measured in
 # the same rounds to learn the spread between sessions. look: the number of rounds at the look that follows; null for
-# none.
+# none. seconds: predicted seconds of one round by job.
 _FURTHER_ROUNDS = object_schema(
-    "rounds points anchors look",
+    "rounds points anchors look seconds",
     rounds=list_schema(integer_schema(1e6), 100),
     points=_POINTS,
     anchors=_POINTS,
     look={"anyOf": [integer_schema(1e6), {"type": "null"}]},
+    seconds=map_schema(number_schema(1e8), 1000),
 )
 
 
 def look_rounds(planned: int) -> list[int]:
     """Return the numbers of rounds at a run's looks: its planned rounds first, then the larger numbers in LOOKS."""
     return [planned, *(rounds for rounds in LOOKS if rounds > planned)]
+
+
+def further_stages(planned: int) -> dict[str, range]:
+    """Return the stages of further rounds, each with the numbers of its rounds: before each look, and of each session.
+
+    planned: the plan's number of rounds. Rounds of sessions have numbers that no look reaches: 21 and 22 in session 2.
+    """
+    looks = look_rounds(planned)
+    before_looks = {f"look-{end}": range(start + 1, end + 1) for start, end in itertools.pairwise(looks)}
+    sessions = {f"session-{number}": session_rounds(number) for number in range(2, MOST_SESSIONS + 1)}
+    return {**before_looks, **sessions}
+
+
+def session_rounds(number: int) -> range:
+    """Return the numbers of a session's rounds, if it measures anchors alone."""
+    return range(10 * number + 1, 10 * number + 3)
 
 
 def node_looks(record: Mapping[str, Any]) -> list[int]:

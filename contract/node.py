@@ -36,6 +36,11 @@ def utc_time(ago_s: float = 0.0) -> str:
     return (datetime.now(UTC) - timedelta(seconds=ago_s)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def parse_time(text: str) -> datetime:
+    """Parse a time from `utc_time`. Raises ValueError."""
+    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+
+
 def text_schema(most: int = 200) -> dict[str, Any]:
     """Return the schema for one text line without terminal control characters."""
     return {

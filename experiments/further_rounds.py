@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import contract.looks
 from contract.errors import StudyError
 from contract.looks import KEY
+from contract.node import parse_time
 from contract.node_pack import parse_round_file
 from contract.sample_table import load_samples
 from experiments.jobs import JOB_S, Job, Plan, Point, point_key
 
 # Number of anchors per experiment and device.
 ANCHORS = 5
-# Time without measuring after which a new session begins.
-APART = timedelta(hours=1)
-# Number of rounds of a session that measures anchors alone. Those of session 2 have the numbers 21 and 22.
-SESSION_ROUNDS = 2
 
 Key = tuple[Any, ...]
 
@@ -41,7 +38,7 @@ class MeasuredRounds:
 
     def session_begins(self, now: datetime) -> bool:
         """Tell if a round that starts now begins another session."""
-        return self.ended is not None and now - self.ended >= APART
+        return self.ended is not None and now - self.ended >= contract.looks.SESSIONS_APART
 
 
 def read_measured_rounds(folder: Path, plan: Plan) -> MeasuredRounds:
@@ -53,7 +50,7 @@ def read_measured_rounds(folder: Path, plan: Plan) -> MeasuredRounds:
             continue
         samples, about = load_samples(path)
         seconds = float(about["wall_s"]) - float(about.get("stood_s", 0.0))
-        ended.append(datetime.strptime(about["ended_utc"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC))
+        ended.append(parse_time(about["ended_utc"]))
         if place[2] > plan.rounds:
             further_s += seconds
         elif place[3] == 1:
@@ -81,14 +78,18 @@ class PlannedPoints:
         return [key for key in keys if key in self._points]
 
     def round_s(self, keys: Iterable[Key]) -> float:
-        """Predict the running time of one round of these points: their predicted times, times the jobs' paces."""
+        """Predict the time of one round of these points in seconds, with the time between jobs."""
+        return sum(JOB_S + seconds for seconds in self.job_s(keys).values())
+
+    def job_s(self, keys: Iterable[Key]) -> dict[str, float]:
+        """Predict the seconds of one round of these points by job: predicted by the plan, times the job's pace."""
         by_job: dict[str, tuple[Job, list[Point]]] = {}
         for job, point in map(self._points.__getitem__, dict.fromkeys(keys)):
             by_job.setdefault(job.name, (job, []))[1].append(replace(point, rounds=1))
-        return sum(
-            JOB_S + self._measured.paces.get(name, 1.0) * replace(job, points=tuple(points)).seconds(1)
+        return {
+            name: self._measured.paces.get(name, 1.0) * replace(job, points=tuple(points)).seconds(1)
             for name, (job, points) in by_job.items()
-        )
+        }
 
     def anchors(self, beside: Sequence[Key] | None = None) -> list[Key]:
         """Return anchors: up to ANCHORS points of each job that were measured without a failure.
@@ -128,7 +129,7 @@ def look_rounds(
     looks = contract.looks.look_rounds(plan.rounds)
     if look not in looks[1:]:
         raise StudyError(f"--look {look}: a plan with {plan.rounds} rounds has the looks {looks[1:]}")
-    before, planned = looks[looks.index(look) - 1], PlannedPoints(plan, measured)
+    stage, planned = contract.looks.further_stages(plan.rounds)[f"look-{look}"], PlannedPoints(plan, measured)
     left_s, begins = 60 * minutes - measured.further_s, measured.session_begins(now)
     points: list[Key] = []
     anchors: list[Key] = []
@@ -136,9 +137,9 @@ def look_rounds(
     for case in cases:
         trial = list(dict.fromkeys([*points, *planned.keys(case["points"])]))
         beside = planned.anchors(trial) if begins else []
-        if len(trial) == len(points) or (looks[-1] - before) * planned.round_s([*trial, *beside]) <= left_s:
+        if len(trial) == len(points) or (looks[-1] - stage[0] + 1) * planned.round_s([*trial, *beside]) <= left_s:
             points, anchors, number = trial, beside, number + 1
-    rounds = list(range(before + 1, look + 1)) if points else []
+    rounds = stage if points else range(0)
     took = len(rounds) * planned.round_s([*points, *anchors]) / 60
     limit = f"limit for all looks: {minutes:g} min"
     text = (
@@ -147,7 +148,7 @@ def look_rounds(
         if points
         else f"no round before the look after {look} rounds: of {len(cases):,} undecided cases none fits ({limit})"
     )
-    return _document(rounds, points, anchors, look), text
+    return _document(planned, rounds, points, anchors, look), text
 
 
 def session_rounds(plan: Plan, measured: MeasuredRounds, session: int) -> tuple[dict[str, Any], str]:
@@ -156,18 +157,20 @@ def session_rounds(plan: Plan, measured: MeasuredRounds, session: int) -> tuple[
     plan: the plan without further rounds.
     """
     planned = PlannedPoints(plan, measured)
-    anchors, first = planned.anchors(), 10 * session + 1
-    rounds = list(range(first, first + SESSION_ROUNDS))
+    anchors, rounds = planned.anchors(), contract.looks.session_rounds(session)
     took = len(rounds) * planned.round_s(anchors) / 60
     text = f"session {session}: {len(anchors):,} points again, in {len(rounds)} rounds, about {took:.1f} min"
-    return _document(rounds, [], anchors, None), text
+    return _document(planned, rounds, [], anchors, None), text
 
 
 def _counted(points: Sequence[Key], anchors: Sequence[Key]) -> str:
     return f"{len(points):,} points" + (f" and {len(anchors):,} anchors" if anchors else "")
 
 
-def _document(rounds: Sequence[int], points: Sequence[Key], anchors: Sequence[Key], look: int | None) -> dict[str, Any]:
+def _document(
+    planned: PlannedPoints, rounds: Sequence[int], points: Sequence[Key], anchors: Sequence[Key], look: int | None
+) -> dict[str, Any]:
     """Return further rounds, as `contract.looks.read_further_rounds` reads them."""
     listed = [[dict(zip(KEY, key, strict=True)) for key in keys] for keys in (points, anchors)]
-    return {"rounds": list(rounds), "points": listed[0], "anchors": listed[1], "look": look}
+    seconds = {name: round(value, 1) for name, value in planned.job_s([*points, *anchors]).items()}
+    return {"rounds": list(rounds), "points": listed[0], "anchors": listed[1], "look": look, "seconds": seconds}

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from contract.encoding import escape_unprintable
 from contract.running_time import RunningTime
+from workflow.result_files import usable_further_rounds
 
 # Each stage's description and usual seconds on two cores. The rule `measure` is missing, because the plan predicts its
 # seconds.
@@ -29,6 +30,8 @@ STAGES = {
     "machine": ("measuring {}", 1200),
     "machine_by_ssh": ("measuring {}, by ssh", 1200),
     "preliminary": ("a first page, from round 1", 30),
+    "look": ("judging what is undecided after these rounds", 60),
+    "session": ("choosing points to measure again", 5),
     "seal": ("measuring again what others disturbed", 5),
     "gather": ("gathering the samples, with those of the published machines", 6),
     "judge": ("judging the claims", 15),
@@ -37,7 +40,7 @@ STAGES = {
     "lint": ("checking that every number has its source, unit and interval (lint.txt)", 8),
 }
 # Snakemake rules whose last log line is printed.
-RELAYED = ("discover", "measure", "preliminary", "seal", "gather", "judge", "lint")
+RELAYED = ("discover", "look", "session", "measure", "preliminary", "seal", "gather", "judge", "lint")
 ERROR_LINES = 15
 # Seconds between clock updates. Shorter pauses are not detected, which does not matter here.
 TICK_S = 5.0
@@ -150,7 +153,8 @@ class Progress(logging.Handler):
             number = int(job["wildcards"]["round"])
             if number != self._round:
                 self._round = number
-                self._print(f"measuring, round {number} of {self._read_plan().get('rounds', number)}")
+                planned = self._read_plan().get("rounds", number)
+                self._print(f"measuring, round {number}" + (f" of {planned}" if number <= planned else ""))
         elif rule in STAGES:
             self._print(STAGES[rule][0].format(job["wildcards"].get("machine")))
         self._draw(_job_name(job))
@@ -242,7 +246,17 @@ class Progress(logging.Handler):
             return float(STAGES[rule][1]) if rule in STAGES else 0.0
         rounds = self._read_plan().get("seconds", {}).get(f"{labels['experiment']}.{labels['device']}", [])
         number = int(labels["round"])
-        return float(rounds[number - 1]) if number <= len(rounds) else 0.0
+        if number <= len(rounds):
+            return float(rounds[number - 1])
+        return self._read_further_s(number).get(f"{labels['experiment']}.{labels['device']}", 0.0)
+
+    def _read_further_s(self, number: int) -> dict[str, float]:
+        """Return the predicted seconds by job of a further round (`contract.looks`)."""
+        for path in (self._results / "further").glob("*.json"):
+            further = usable_further_rounds(path)
+            if further and number in further["rounds"]:
+                return dict(further["seconds"])
+        return {}
 
     def _update_left(self) -> None:
         """Update the remaining seconds.

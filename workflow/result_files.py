@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
 from contract.errors import StudyError
-from contract.node import missing_rounds, read_node
+from contract.looks import SESSIONS_APART, read_further_rounds
+from contract.node import missing_rounds, parse_time, read_node
 from contract.node_pack import round_file_name
 from experiments.jobs import Plan, read_plan
 
@@ -23,6 +25,11 @@ def usable_record(path: Path | str) -> dict[str, Any] | None:
 def usable_plan(path: Path | str) -> Plan | None:
     """Read a plan; return None if it is missing, damaged or from another version of this program."""
     return _read_or_none(read_plan, path)
+
+
+def usable_further_rounds(path: Path | str) -> dict[str, Any] | None:
+    """Read further rounds (`contract.looks`); return None if the file is missing or damaged."""
+    return _read_or_none(read_further_rounds, path)
 
 
 def _read_or_none(read: Callable[[Path], T], path: Path | str) -> T | None:
@@ -72,6 +79,13 @@ def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[st
                 "move it away, and give the same command again"
             )
     return about if len(keys) else None
+
+
+def session_begins(record: Mapping[str, Any] | None, now: datetime) -> bool:
+    """Tell if a round that starts at `now` begins another session of a node. record: its sealed record, if any."""
+    if record is None or "ended_utc" not in record:
+        return False
+    return now - parse_time(record["ended_utc"]) >= SESSIONS_APART
 
 
 def is_measured(nodes: Path | str) -> bool:

@@ -71,7 +71,7 @@ class Machines:
         words = {key: self.setting(name, key) for key in _OWN}
         if own := self.preset_files(name):
             words["preset"] = preset or str(Path(own[0]).resolve())
-        words |= {name: self.config[name] for name in ("seed", "repeat_share")}
+        words |= {name: self.config[name] for name in ("seed", "repeat_share", "until_decided", "sessions")}
         words |= {"results": "results", "published": "", "previous": ""}
         words["models"] = str(Path(self.config["models"]).resolve()) if self.config["models"] else ""
         # If a killed command has left a run on the machine, the workflow waits until that run ends.
@@ -88,9 +88,10 @@ class Machines:
     def runtime_min(self, name: str) -> int:
         """Return the time limit for a machine's job, in minutes.
 
-        This is its `runtime`, or its budget times 1.25 plus `repeat_share`, plus 15.
+        This is its `runtime`, or its budget and `until_decided` times 1.25 plus `repeat_share`, plus 15.
         """
         granted = self.setting(name, "budget_min") or self.granted_min(self.setting(name, "preset"))
+        granted += self.config["until_decided"]
         return int(self.resource(name, "runtime") or math.ceil((1.25 + self.config["repeat_share"]) * granted + 15))
 
     def resource(self, name: str, key: str) -> Any:

@@ -10,11 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from contract.looks import SESSIONS_APART
 from contract.node_pack import parse_round_file
 from report.data.node_reader import Node
 
-# Least time between two sessions, from the last end to the next start.
-APART = pd.Timedelta(hours=1)
 # Columns that identify a round.
 KEYS = ["node", "experiment", "device", "round", "attempt"]
 
@@ -35,7 +34,7 @@ def number_sessions(rounds: pd.DataFrame) -> pd.Series:
         if started.notna().all() and ended.notna().all():
             order = started.sort_values(kind="stable").index
             before = ended.loc[order].cummax().shift()
-            numbers.loc[order] = 1 + (started.loc[order] - before >= APART).cumsum()
+            numbers.loc[order] = 1 + (started.loc[order] - before >= SESSIONS_APART).cumsum()
     return numbers
 
 

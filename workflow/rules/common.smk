@@ -1,5 +1,6 @@
 # Settings, checks before measuring, and input functions.
 
+from datetime import datetime, timezone
 from functools import cache
 
 from snakemake.logging import logger
@@ -8,10 +9,14 @@ from contract.arguments import expand_home
 from contract.errors import StudyError
 from contract.child_processes import COORDINATOR, available_cpus, forward_signals
 from contract.files import RUN_LOCK, check_bounds, acquire_lock, read_json
+from contract.looks import further_stages
 from contract.schema import check_document
+from experiments.jobs import add_rounds
 from workflow.result_files import (
     is_measured,
+    session_begins,
     unusable_rounds,
+    usable_further_rounds,
     usable_plan,
     usable_record,
 )
@@ -34,6 +39,10 @@ os.environ[COORDINATOR] = str(os.getpid())
 
 # Free bytes required for samples, tables and the report.
 ROOM = 300_000_000
+
+
+# Time for the decision if another session begins; it must not change while the job graph grows.
+STARTED = datetime.now(timezone.utc)
 
 
 def stop(message):
@@ -258,8 +267,80 @@ def rounds():
     return range(1, this_plan().rounds + 1)
 
 
+def stage_file(stage):
+    return f"{RESULTS}/further/{stage}.json"
+
+
+def wanted_stages():
+    """List the stages of further rounds: those that earlier commands began, and those that the settings ask for."""
+    planned = this_plan().rounds
+    stages = [
+        stage
+        for stage in further_stages(planned)
+        if Path(stage_file(stage)).exists()
+        or (config["until_decided"] and stage.startswith("look"))
+    ]
+    sessions = [stage for stage in stages if stage.startswith("session")]
+    number = len(sessions) + 2
+    if number <= config["sessions"] and session_may_begin():
+        stages.append(f"session-{number}")
+    return stages
+
+
+@cache
+def session_may_begin():
+    """Tell if the finished rounds ended so long before this command that further rounds begin another session."""
+    node = f"{RESULTS}/nodes/{this_node()['id']}/node.json"
+    return session_begins(usable_record(node), STARTED)
+
+
+def further_files(before=None):
+    """List the files with further rounds, after their checkpoints. before: list only the stages that begin earlier."""
+    rounds_of = further_stages(this_plan().rounds)
+    files = []
+    for stage in wanted_stages():
+        if before is None or rounds_of[stage][0] < before:
+            if usable_further_rounds(stage_file(stage)) is None:
+                force_files(stage_file(stage))
+            kind, _, number = stage.partition("-")
+            files += getattr(checkpoints, kind).get(number=number).output
+    return files
+
+
+def first_round(stage):
+    """Return the number of a stage's first round. Stop if the plan has no such stage."""
+    rounds_of = further_stages(this_plan().rounds)
+    if stage not in rounds_of:
+        stop(
+            f"{stage}: a plan with {this_plan().rounds} rounds has only {', '.join(rounds_of)}"
+        )
+    return rounds_of[stage][0]
+
+
+def whole_plan(before=None):
+    """Return this machine's plan with its further rounds. before: as in `further_files`."""
+    further = [
+        usable_further_rounds(file) or stop_untouched(file)
+        for file in further_files(before)
+    ]
+    return add_rounds(this_plan(), further) if further else this_plan()
+
+
+def plan_of_round(number):
+    """Return the plan in force for a round: with the stages of further rounds up to its own."""
+    number = int(number)
+    return whole_plan(number + 1) if number > this_plan().rounds else this_plan()
+
+
+def stages_of_round(number):
+    """List the files with further rounds that are in force for a round; none for the plan's own rounds."""
+    number = int(number)
+    return further_files(number + 1) if number > this_plan().rounds else []
+
+
 def planned_job(wildcards):
-    return this_plan().job(wildcards.experiment, wildcards.device.replace("-", ":"))
+    plan = plan_of_round(wildcards.round)
+    return plan.job(wildcards.experiment, wildcards.device.replace("-", ":"))
 
 
 def planned_digest(wildcards):
@@ -270,7 +351,7 @@ def planned_digest(wildcards):
 def job_priority(wildcards):
     """Return a job's priority: the number of jobs from this one to the end of the plan."""
     name = f"{wildcards.experiment}.{wildcards.device}"
-    order = [(number, job.name) for number, job in this_plan().order]
+    order = [(number, job.name) for number, job in plan_of_round(wildcards.round).order]
     return len(order) - order.index((int(wildcards.round), name))
 
 
@@ -286,7 +367,7 @@ def round_files(round, first_stage=False):
             "protocol": job.protocol,
             "planned": job.digest(int(round)),
         }
-        for job in this_plan().round_jobs(int(round))
+        for job in plan_of_round(round).round_jobs(int(round))
         if not first_stage or job.stage == this_plan().order[0][1].stage
     }
     try:
@@ -297,8 +378,15 @@ def round_files(round, first_stage=False):
 
 
 def all_round_files(wildcards):
-    """List the files for all rounds."""
-    return [file for round in rounds() for file in round_files(round)]
+    """List the files for all rounds, with further rounds."""
+    return files_of_rounds()
+
+
+def files_of_rounds(before=None):
+    """List the files for all rounds. before: list only those of rounds with smaller numbers."""
+    plan = whole_plan(before)
+    last = plan.rounds if before is None else before - 1
+    return [file for round in range(1, last + 1) for file in round_files(round)]
 
 
 def sealed_records(wildcards):

@@ -14,6 +14,7 @@ rule measure:
         # ancient: a new description of the node is no reason to measure again.
         node=ancient(f"{RESULTS}/node.json"),
         plan=ancient(f"{RESULTS}/plan.json"),
+        further=lambda wildcards: ancient(stages_of_round(wildcards.round)),
     output:
         f"{RESULTS}/nodes/{{node}}/{{experiment}}.{{device}}.{{round}}.parquet",
     log:
@@ -31,7 +32,7 @@ rule measure:
         device=lambda wildcards: wildcards.device.replace("-", ":"),
     shell:
         "python -m experiments run {wildcards.experiment:q} --device {params.device:q} "
-        "--round {wildcards.round:q} --node {input.node:q} --plan {input.plan:q} "
+        "--round {wildcards.round:q} --node {input.node:q} --plan {input.plan:q} --further {input.further:q} "
         "--seed {params.seed} --out {output:q} 2> {log:q}"
 
 
@@ -41,6 +42,7 @@ rule seal:
     input:
         node=ancient(f"{RESULTS}/node.json"),
         plan=ancient(f"{RESULTS}/plan.json"),
+        further=lambda wildcards: ancient(further_files()),
         rounds=all_round_files,
     output:
         f"{RESULTS}/nodes/{{node}}/node.json",
@@ -54,9 +56,9 @@ rule seal:
         share=config["repeat_share"],
         seed=config["seed"],
     shell:
-        "python -m experiments repeat --node {input.node:q} --plan {input.plan:q} --folder {params.folder:q} "
-        "--share {params.share} --seed {params.seed} 2> {log:q} && "
-        "python -m experiments seal --probe {input.node:q} --plan {input.plan:q} "
+        "python -m experiments repeat --node {input.node:q} --plan {input.plan:q} --further {input.further:q} "
+        "--folder {params.folder:q} --share {params.share} --seed {params.seed} 2> {log:q} && "
+        "python -m experiments seal --probe {input.node:q} --plan {input.plan:q} --further {input.further:q} "
         "--rounds {input.rounds:q} --out {output:q} 2>> {log:q}"
 
 
