@@ -272,18 +272,20 @@ def stage_file(stage):
 
 
 def wanted_stages():
-    """List the stages of further rounds: those that earlier commands began, and those that the settings ask for."""
-    planned = this_plan().rounds
-    stages = [
-        stage
-        for stage in further_stages(planned)
-        if Path(stage_file(stage)).exists()
-        or (config["until_decided"] and stage.startswith("look"))
-    ]
-    sessions = [stage for stage in stages if stage.startswith("session")]
-    number = len(sessions) + 2
-    if number <= config["sessions"] and session_may_begin():
-        stages.append(f"session-{number}")
+    """List the stages of further rounds: those that earlier commands began, and those that the settings ask for.
+
+    If a look has no rounds before it, later looks would see the same data, so they are not asked for.
+    """
+    stages, ended = [], not config["until_decided"]
+    for stage in further_stages(this_plan().rounds):
+        further = usable_further_rounds(stage_file(stage))
+        if stage.startswith("session"):
+            number = int(stage.partition("-")[2])
+            asked = number <= config["sessions"] and session_may_begin()
+        else:
+            asked, ended = not ended, ended or bool(further and not further["rounds"])
+        if Path(stage_file(stage)).exists() or asked:
+            stages.append(stage)
     return stages
 
 
