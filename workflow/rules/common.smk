@@ -276,12 +276,13 @@ def wanted_stages():
 
     If a look has no rounds before it, later looks would see the same data, so they are not asked for.
     """
-    stages, ended = [], not config["until_decided"]
+    stages, ended, next_session = [], not config["until_decided"], session_may_begin()
     for stage in further_stages(this_plan().rounds):
         further = usable_further_rounds(stage_file(stage))
         if stage.startswith("session"):
             number = int(stage.partition("-")[2])
-            asked = number <= config["sessions"] and session_may_begin()
+            asked = number <= config["sessions"] and next_session
+            next_session = next_session and further is not None
         else:
             asked, ended = not ended, ended or bool(further and not further["rounds"])
         if Path(stage_file(stage)).exists() or asked:
