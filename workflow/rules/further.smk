@@ -39,7 +39,8 @@ checkpoint look:
         "python -m experiments seal --looks --probe {input.node:q} --plan {input.plan:q} --further {input.further:q} "
         "--rounds {input.rounds:q} --out {params.out:q}/nodes/{params.node:q}/node.json && "
         "cp {params.folder:q}/*.parquet {params.out:q}/nodes/{params.node:q} && "
-        "python -m report gather --nodes {params.published:q} {params.out:q}/nodes --out {params.out:q}/data && "
+        # This node first, so that it keeps its name beside an earlier run on this machine.
+        "python -m report gather --nodes {params.out:q}/nodes {params.published:q} --out {params.out:q}/data && "
         "python -m report judge --data {params.out:q}/data --out {params.out:q}/verdicts.json && "
         "python -m report undecided --verdicts {params.out:q}/verdicts.json --data {params.out:q}/data "
         "--node {params.node:q} --out {params.out:q}/cases.json && "
