@@ -195,6 +195,7 @@ class Case(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
     behind: Annotated[str, Meta(description="Rows of the summary behind it, as '3-5 9'")]
     detail: Annotated[str, Meta(description="Note on its arithmetic, or why it has no estimate")] = ""
     disturbed: Annotated[float, Meta(description="Share of disturbed rows among these")] = 0.0
+    session_spread: Annotated[bool, Meta(description="Its interval includes the spread between sessions")] = False
     instances: Annotated[list[str], Meta(description="Nodes pooled in this case")] = []
     machines: Annotated[str, Meta(description="The pooled machines in words")] = ""
     instance_low: Annotated[Number, Meta(description="Smallest estimate among them")] = None

@@ -166,6 +166,19 @@ class Dataset:
         most = 2 * self.table["n_disturbed"] > self.table["n_rounds"]
         return frozenset(self.table.index[most.to_numpy(bool)].tolist())
 
+    def session_count(self, node: str) -> int:
+        """Return the number of sessions in which a node was measured."""
+        later = self.later_sessions
+        return max([1, *later.loc[later["node"] == node, "session"].tolist()])
+
+    @cached_property
+    def session_rows(self) -> frozenset[int]:
+        """Numbers of the summary rows whose intervals include the spread between sessions."""
+        # Summaries from earlier editions lack this column.
+        if "session_variance" not in self.table:
+            return frozenset()
+        return frozenset(self.table.index[self.table["session_variance"].notna().to_numpy()].tolist())
+
     def samples(self, *experiments: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Return the experiments' samples with any status. columns: columns to return (default: all)."""
         self.used.rows.update((name, "") for name in experiments)

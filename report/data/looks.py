@@ -90,5 +90,5 @@ def _spreads(table: pd.DataFrame, nodes: Collection[str]) -> Spreads:
 
 def _plain_texts(table: pd.DataFrame) -> pd.DataFrame:
     """Return the table with strings in place of categories."""
-    texts = list(table.select_dtypes(["category", "object"]))
+    texts = [name for name, kind in table.dtypes.items() if kind.name in ("category", "object")]
     return table.astype(dict.fromkeys(texts, "string"))

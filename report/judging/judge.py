@@ -14,6 +14,7 @@ from msgspec import to_builtins
 
 from contract.errors import StudyError
 from contract.files import atomic_path, write_json
+from contract.looks import node_looks
 from contract.node import count_machines, utc_time
 from contract.provenance import current_commit, study_version
 from report import PACKAGE, verdicts
@@ -281,6 +282,8 @@ def _node_record(node: Node, data: Dataset, statuses: dict[str, int]) -> dict[st
         "ended_utc": record.get("ended_utc"),
         "left_out": record["left_out"],
         "hosts": len(record.get("hosts") or [""]),
+        "looks": node_looks(record),
+        "sessions": data.session_count(node.id),
         "missing": node.missing_rounds(),
         "n_points": sum(statuses.values()),
         "n_ok": statuses.get("ok", 0),

@@ -199,9 +199,10 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
 
     A pooled case's record also has `instances` (node ids), `machines` (in words), `instance_low` and `instance_high`
     (the smallest and the largest estimate from an instance). `disturbed` is present if some of the case's summary rows
-    are in `disturbed_rows`, and gives their fraction.
+    are in `disturbed_rows`, and gives their fraction. `session_spread` is present if all are in `session_rows`.
     """
     result, quantity, disturbed = part_result.result, part_result.quantity, cache.data.disturbed_rows
+    with_sessions = cache.data.session_rows
     if result is None or quantity is None:
         return []
     estimates = result.estimates
@@ -216,6 +217,8 @@ def case_records(part_result: PartResult, cache: QuantityCache) -> list[verdicts
         more: dict[str, Any] = {}
         if many := sum(row in disturbed for row in rows):
             more["disturbed"] = many / len(rows)
+        if rows and all(row in with_sessions for row in rows):
+            more["session_spread"] = True
         if at in ranges:
             more |= {
                 "instances": nodes[at],

@@ -54,6 +54,7 @@ def claim_context(
     order = list(verdicts)
     place = order.index(str(verdict["id"]))
     name = str(verdict["verdict"])
+    node_looks = {str(node["id"]): node["looks"] for node in document["nodes"] if node.get("looks")}
     parts = verdict["parts"] or []
     word = verdict_words.verdict_word(name)
     return {
@@ -69,7 +70,7 @@ def claim_context(
         "cite": citation(document, *([standing.id] if standing else []), f"claim {verdict['id']}"),
         "standing": standing.anchor if standing else "",
         "figure": claim_chart(verdict, machines),
-        "sure": list(_confidence_sentences(verdict, machines)),
+        "sure": list(_confidence_sentences(verdict, machines, node_looks)),
         "turns": list(_turning_sentences(verdict)),
         "slider": sliders_json(verdict),
         "conflicts": list(_conflict_entries(verdict, document)),
@@ -102,8 +103,13 @@ def claim_context(
     }
 
 
-def _confidence_sentences(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> Any:
-    """Yield sentences on how far to trust the verdict."""
+def _confidence_sentences(
+    verdict: Mapping[str, Any], machines: Mapping[str, str], node_looks: Mapping[str, Sequence[int]]
+) -> Any:
+    """Yield sentences on how far to trust the verdict.
+
+    machines: short node names by id. node_looks: the numbers of rounds at a node's looks, for nodes that have any.
+    """
     cases = [case for case in verdict["cases"] if case.get("estimate") is not None]
     kinds: dict[str, Mapping[str, Any]] = {}
     for case in sorted(cases, key=lambda case: -len(case.get("instances", ()))):
@@ -114,6 +120,8 @@ def _confidence_sentences(verdict: Mapping[str, Any], machines: Mapping[str, str
         where = shorten_names([case_machine(case, machines) for case in kinds.values()], "machine")
         spread = "" if not rounds else f", each in {_format_rounds(rounds)}"
         yield f"{format_count(len(cases), 'case')} on {where}{spread}."
+        yield from _session_sentences(cases)
+        yield from _look_sentences(cases, machines, node_looks)
     if node := verdict.get("hangs_on"):
         yield verdict_sentences.hanging_sentence(machines.get(node, node))
     for part in verdict["parts"] or []:
@@ -147,6 +155,37 @@ def _confidence_sentences(verdict: Mapping[str, Any], machines: Mapping[str, str
     if verdict["verdict"] == "outdated":
         for condition in verdict.get("when_written") or []:
             yield f"When it was written: {verdict_sentences.when_written_text(condition)}."
+
+
+def _session_sentences(cases: Sequence[Mapping[str, Any]]) -> Any:
+    """Yield a sentence on the spread between sessions in the cases' intervals, if any case has an interval."""
+    known = [bool(case.get("session_spread")) for case in cases if case.get("n_rounds") and case.get("low") is not None]
+    if known and all(known):
+        yield "The intervals include the spread between sessions, which are at least an hour apart."
+    elif any(known):
+        yield (
+            f"{sum(known):,} of {len(known):,} intervals include the spread between sessions, at least an hour apart; "
+            "the others come from one session, and lack the spread between days."
+        )
+    elif known:
+        yield "All rounds of a machine come from one session, so that the intervals lack the spread between days."
+
+
+def _look_sentences(
+    cases: Sequence[Mapping[str, Any]], machines: Mapping[str, str], node_looks: Mapping[str, Sequence[int]]
+) -> Any:
+    """Yield a sentence for each schedule of looks among the cases' machines."""
+    nodes = dict.fromkeys(str(node) for case in cases for node in case.get("instances") or [case.get("node")])
+    schedules: dict[tuple[int, ...], list[str]] = {}
+    for node in nodes:
+        if node in node_looks:
+            schedules.setdefault(tuple(node_looks[node]), []).append(machines.get(node, node))
+    for rounds, names in schedules.items():
+        yield (
+            f"On {shorten_names(names, 'machine')}, undecided cases were measured further, and judged after "
+            f"{join_words([str(number) for number in rounds])} rounds, at {verdict_words.LOOK_LEVEL} each; a case "
+            "keeps the interval of the look that decided it."
+        )
 
 
 def _format_rounds(values: Sequence[int]) -> str:

@@ -63,6 +63,7 @@ def describe_node(node: Mapping[str, Any]) -> dict[str, Any]:
         "hardware": _fingerprint_rows(node.get("hardware") or {}),
         "software": _fingerprint_rows(node.get("software") or {}),
         "when": _format_period(str(node.get("started_utc") or ""), str(node.get("ended_utc") or ""))
+        + _sessions_text(node)
         + _hosts_text(node),
         "missing": _missing_rounds(node),
         "source": str(node.get("source") or NOTHING),
@@ -79,6 +80,11 @@ def _format_period(start: str, end: str) -> str:
     if not first or not last:
         return first or last or NOTHING
     return f"{first} to {last[11:] if first[:10] == last[:10] else last} UTC"
+
+
+def _sessions_text(node: Mapping[str, Any]) -> str:
+    """State the number of sessions; '' for one."""
+    return f", in {node['sessions']} sessions" if int(node.get("sessions") or 1) > 1 else ""
 
 
 def _hosts_text(node: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
+from contract.looks import LOOKS
 from contract.provenance import short_commit
 from report import formatting
 from report.data.dataset import DataUse
@@ -375,6 +376,7 @@ def _method_page(evidence: Evidence) -> Page:
         "method", "method", "Method", "How a sentence of an article becomes a verdict, and how it is measured.",
         {
             "meaning": _verdict_meanings(), "tiers": list(verdict_words.TIERS.values()), "level": verdict_words.LEVEL,
+            "look_level": verdict_words.LOOK_LEVEL, "looks": formatting.join_words([str(number) for number in LOOKS]),
             "multiplicity": _multiplicity_numbers(evidence.document),
             "twelve": [{"asks": rule.asks, "met": rule.met} for rule in RULES],
             "triangulation": list(_triangulation_rows(evidence)),

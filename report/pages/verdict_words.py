@@ -13,6 +13,7 @@ from report.pages.markdown import identifier
 
 # Confidence level of intervals, as text for captions.
 LEVEL = f"{100 * statistics.LEVEL:g}%"
+LOOK_LEVEL = f"{100 * statistics.LOOK_LEVEL:g}%"
 BARS = f"Bars: {LEVEL} intervals"
 # Mark for an empty table cell.
 NOTHING = "–"

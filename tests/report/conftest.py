@@ -27,7 +27,8 @@ GPU = {"id": "cuda:0", "kind": "gpu", "name": "Synthetic GPU"}
 class SyntheticNode:
     """A synthetic node. Only `write` creates its folder on disk.
 
-    cpu: fields to add to the CPU in the node's record.
+    cpu: fields to add to the CPU in the node's record. more: further fields of the record. times: start and end of
+    rounds, by number.
     """
 
     folder: Path
@@ -37,6 +38,8 @@ class SyntheticNode:
     origin: str = "synthetic"
     seed: int = 0
     cpu: dict[str, Any] = field(default_factory=dict)
+    more: dict[str, Any] = field(default_factory=dict)
+    times: dict[int, tuple[str, str]] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     @property
@@ -124,7 +127,7 @@ class SyntheticNode:
             },
             "software": {"os": "Linux", "python": "3.11", "packages": {}, "blas": []},
             "devices": self.devices, "left_out": [], "study": {"version": "0", "commit": "0"},
-            "started_utc": "2026-01-01T00:00:00Z", "ended_utc": "2026-01-01T00:01:00Z",
+            "started_utc": "2026-01-01T00:00:00Z", "ended_utc": "2026-01-01T00:01:00Z", **self.more,
         }  # fmt: skip
 
     def write(self) -> Path:
@@ -134,7 +137,8 @@ class SyntheticNode:
             table = pd.DataFrame(self.rows)[list(SAMPLES.columns)]
             for (experiment, device, number), part in table.groupby(["experiment", "device", "round"]):
                 name = f"{experiment}.{device.replace(':', '-')}.{number}.parquet"
-                about = {"seed": 1, "wall_s": 10.0, "warmup_s": 2.0, "timed_s": 5.0}
+                about: dict[str, Any] = {"seed": 1, "wall_s": 10.0, "warmup_s": 2.0, "timed_s": 5.0}
+                about |= dict(zip(("started_utc", "ended_utc"), self.times.get(number, ()), strict=False))
                 write_unchecked(self.folder / name, part, about)
         return self.folder
 

@@ -146,6 +146,7 @@ def summarise_series(samples: pd.DataFrame) -> dict[str, Any]:
         "reason": reason,
         "n_rounds": len(medians),
         "n_samples": len(ok),
+        "n_sessions": int(len(ok) > 0),
         "n_disturbed": sum(
             2 * sum("crowded" in text for text in texts) > len(texts) for _, texts in ok.groupby("round")["flags"]
         ),
@@ -226,7 +227,7 @@ def summarise_directly(samples: pd.DataFrame) -> pd.DataFrame:
     """Compute the summary from its definitions, one series at a time."""
     groups = sorted(samples.groupby(SERIES), key=lambda item: item[0])
     rows = pd.DataFrame([{**dict(zip(SERIES, key, strict=True)), **summarise_series(part)} for key, part in groups])
-    rows[["estimate", "low", "high", "log_se", "df", *MODERATION]] = math.nan
+    rows[["estimate", "low", "high", "log_se", "df", *MODERATION, "session_variance", "session_df"]] = math.nan
     rows["scale"] = pd.Series("", rows.index, dtype="str")
     for _, places in rows[rows["status"] == "ok"].groupby(GROUP).groups.items():
         for place, result in zip(places, estimate_group(rows.loc[places]), strict=True):
