@@ -1,8 +1,8 @@
 """Looks and further rounds.
 
-Looks are fixed numbers of rounds after which a node's results are judged, if undecided ones are measured further.
-Further rounds measure some points of a plan again: those behind undecided claims before the next look, and anchors in a
-later session. A point is an object with the columns KEY of the sample table.
+Looks are fixed round counts after which a node's results are judged, if undecided results are measured further. Further
+rounds measure some planned points again: those behind undecided claims before the next look, and anchors in a later
+session. A point is an object with the sample table's columns KEY.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from contract.files import read_json
 from contract.node import integer_schema, list_schema, map_schema, number_schema, object_schema, text_schema
 from contract.schema import check_document
 
-# Numbers of rounds after which results are judged.
+# Round counts after which results are judged.
 LOOKS = (3, 5, 8)
 # Least time between two sessions, from the last end to the next start.
 SESSIONS_APART = timedelta(hours=1)
-# Highest number of a session that measures anchors alone.
+# Highest number that a session may have.
 MOST_SESSIONS = 9
 # Columns that identify a point on a node.
 KEY = ("experiment", "device", "backend", "dtype", "threads", "params")
@@ -38,8 +38,8 @@ _POINT = object_schema(
     params=text_schema(4000),
 )
 _POINTS = list_schema(_POINT, 100_000)
-# Undecided cases with the points behind them, the cases that need fewest rounds first. rounds: number of rounds that
-# would decide a case, if its estimate and spread stay as they are; null if unknown.
+# Undecided cases with the points behind them; cases that need fewest rounds come first. rounds: round count that would
+# decide a case, if its estimate and spread stay as they are; null if unknown.
 _OPEN_CASES = object_schema(
     "cases",
     cases=list_schema(
@@ -47,9 +47,9 @@ _OPEN_CASES = object_schema(
         100_000,
     ),
 )
-# rounds: numbers of the further rounds. points: the points behind undecided cases. anchors: other points, measured in
-# the same rounds to learn the spread between sessions. look: the number of rounds at the look that follows; null for
-# none. seconds: predicted seconds of one round by job.
+# rounds: the further rounds' numbers. points: the points behind undecided cases. anchors: other points, measured in the
+# same rounds to learn the spread between sessions. look: round count at the look to follow; null for none. seconds:
+# predicted seconds per round by job.
 _FURTHER_ROUNDS = object_schema(
     "rounds points anchors look seconds",
     rounds=list_schema(integer_schema(1e6), 100),
@@ -61,14 +61,14 @@ _FURTHER_ROUNDS = object_schema(
 
 
 def look_rounds(planned: int) -> list[int]:
-    """Return the numbers of rounds at a run's looks: its planned rounds first, then the larger numbers in LOOKS."""
+    """Return the round counts at a run's looks: its planned rounds first, then the larger counts in LOOKS."""
     return [planned, *(rounds for rounds in LOOKS if rounds > planned)]
 
 
 def further_stages(planned: int) -> dict[str, range]:
-    """Return the stages of further rounds, each with the numbers of its rounds: before each look, and of each session.
+    """Return each stage's round numbers: the rounds before each look, and those in each session.
 
-    planned: the plan's number of rounds. Rounds of sessions have numbers that no look reaches: 21 and 22 in session 2.
+    planned: the plan's round count. Sessions have round numbers that no look reaches: 21 and 22 in session 2.
     """
     looks = look_rounds(planned)
     before_looks = {f"look-{end}": range(start + 1, end + 1) for start, end in itertools.pairwise(looks)}
@@ -77,12 +77,12 @@ def further_stages(planned: int) -> dict[str, range]:
 
 
 def session_rounds(number: int) -> range:
-    """Return the numbers of a session's rounds, if it measures anchors alone."""
+    """Return a session's round numbers."""
     return range(10 * number + 1, 10 * number + 3)
 
 
 def node_looks(record: Mapping[str, Any]) -> list[int]:
-    """Return the numbers of rounds at a node's looks; empty if its undecided results were not measured further."""
+    """Return the round counts at a node's looks; empty if its undecided results were not measured further."""
     return [int(look["rounds"]) for look in record.get("looks", ())]
 
 
@@ -98,7 +98,7 @@ def read_further_rounds(path: Path) -> dict[str, Any]:
 
 
 def points_digest(further: Mapping[str, Any]) -> str:
-    """Hash the points of further rounds to 12 digits."""
+    """Hash the points in further rounds to 12 digits."""
     text = json.dumps([further["points"], further["anchors"]], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 

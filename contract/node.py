@@ -185,7 +185,7 @@ _POOL = map_schema({"anyOf": [text_schema(), integer_schema(1e5)]}, 20)
 # left_out: for each reason, the number of points that the plan leaves out.
 _JOB = object_schema(
     "predicted_s left_out",
-    # Round numbers of predicted_s; left out if they are 1, 2, 3, ...
+    # The round numbers that belong to predicted_s; left out if they are 1, 2, 3, ...
     rounds=list_schema(integer_schema(1e6), 100),
     predicted_s=list_schema(number_schema(1e8), 100),
     wall_s=list_schema(number_schema(1e8), 100),
@@ -193,7 +193,7 @@ _JOB = object_schema(
     left_out=map_schema(integer_schema(1e6)),
 )
 
-# Number of rounds after which results were judged; then the points measured further before, and their list's digest.
+# Round count after which results were judged; then the points measured further before, and their list's digest.
 _LOOK = object_schema(
     "rounds",
     rounds=integer_schema(1e6),

@@ -143,8 +143,8 @@ def look_rounds(
     took = len(rounds) * planned.round_s([*points, *anchors]) / 60
     limit = f"limit for all looks: {minutes:g} min"
     text = (
-        f"rounds {rounds[0]} to {look}: {_counted(points, anchors)}, behind {number:,} of {len(cases):,} undecided "
-        f"cases, about {took:.1f} min ({limit})"
+        f"rounds {rounds[0]} to {look}: {_format_points(points, anchors)}, behind {number:,} of {len(cases):,} "
+        f"undecided cases, about {took:.1f} min ({limit})"
         if points
         else f"no round before the look after {look} rounds: of {len(cases):,} undecided cases none fits ({limit})"
     )
@@ -163,7 +163,7 @@ def session_rounds(plan: Plan, measured: MeasuredRounds, session: int) -> tuple[
     return _document(planned, rounds, [], anchors, None), text
 
 
-def _counted(points: Sequence[Key], anchors: Sequence[Key]) -> str:
+def _format_points(points: Sequence[Key], anchors: Sequence[Key]) -> str:
     return f"{len(points):,} points" + (f" and {len(anchors):,} anchors" if anchors else "")
 
 

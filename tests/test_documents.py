@@ -13,6 +13,7 @@ DOCUMENTS = {
     "README.md": 120,
     "CONTRIBUTING.md": 140,
     "docs/commands.md": 80,
+    "docs/further-rounds.md": 40,
     "docs/gpu.md": 140,
     "docs/tests.md": 60,
     "docs/words.md": 40,

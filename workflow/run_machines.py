@@ -6,9 +6,12 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from workflow.result_files import session_begins, usable_record
 
 # Maximum number of tries for a machine's job. Each try resumes where the last one failed. After the last try, the job
 # ends without an error, to allow a report on the other machines. If the user repeats the command, the job is tried
@@ -117,12 +120,23 @@ class Machines:
         endings = {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.exists()}
         return {name: text.removeprefix(_FAILED).strip() for name, text in endings.items() if text.startswith(_FAILED)}
 
+    def further_rounds_due(self, name: str) -> bool:
+        """Tell if a measured machine lacks looks, or a session that may begin now, that the settings ask for."""
+        results = Path(self.file(name, "results"))
+        records = [record for path in results.glob("nodes/*/node.json") if (record := usable_record(path))]
+        looks, sessions = (list((results / "further").glob(f"{kind}-*.json")) for kind in ("look", "session"))
+        now = datetime.now(UTC)
+        session_due = 1 + len(sessions) < self.config["sessions"] and any(
+            session_begins(record, now) for record in records
+        )
+        return bool(records) and (session_due or bool(self.config["until_decided"] and not looks))
+
     def request_measurements(self) -> None:
-        """Request a job for each new machine, and another try for each failed one."""
+        """Request a job for each new machine, another try for each failed one, and further rounds if they are due."""
         failed = self.failures()
         for name in self.settings:
             file = Path(self.file(name, "asked"))
-            if name in failed or not file.exists():
+            if name in failed or not file.exists() or self.further_rounds_due(name):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 # Write different content each time, because Snakemake may compare digests, not file times.
                 file.write_text(f"{time.time_ns()}\n", encoding="utf-8")

@@ -36,12 +36,12 @@ ENDED = datetime(2026, 1, 2, 8, tzinfo=UTC)
 SOON, LATER = ENDED + timedelta(minutes=59), ENDED + timedelta(minutes=60)
 
 
-def make_job(experiment: str, points: int, seconds: float = 2.0) -> Job:
-    made = [
+def make_job(experiment: str, size: int, seconds: float = 2.0) -> Job:
+    points = [
         Point.from_params(experiment, {"m": m, "backend": "llvm"}, point_s=1.0, predicted_s=seconds + m / 100)
-        for m in range(points)
+        for m in range(size)
     ]
-    return Job(experiment, "cpu", "cpu", 0.1, 600.0, 9, tuple(made), start_s=3.0)
+    return Job(experiment, "cpu", "cpu", 0.1, 600.0, 9, tuple(points), start_s=3.0)
 
 
 JOBS = make_job("gemm", 20), make_job("peak", 3)

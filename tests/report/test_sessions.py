@@ -93,15 +93,15 @@ def test_summary_counts_sessions_and_includes_their_spread(synthetic: Factory) -
     """The two points of an experiment are measured in the first session, and one of them in a second."""
     times = {number: (f"2026-01-01T08:{number}0:00Z", f"2026-01-01T08:{number}5:00Z") for number in (1, 2, 3)}
     later = {21: ("2026-01-02T08:00:00Z", "2026-01-02T08:05:00Z"), 22: ("2026-01-02T08:10:00Z", "2026-01-02T08:15:00Z")}
-    made = synthetic("kind-00aa11", times={**times, **later})
-    made.gemm(8, n=256).gemm(8, n=512)
-    anchor = [row for row in made.rows if json_size(row) == 256 and row["round"] < 3]
-    made.rows += [
+    node = synthetic("kind-00aa11", times={**times, **later})
+    node.gemm(8, n=256).gemm(8, n=512)
+    anchor = [row for row in node.rows if json_size(row) == 256 and row["round"] < 3]
+    node.rows += [
         {**row, "round": row["round"] + 20, "run": f"r{row['round']}", "value": 1.5 * row["value"]} for row in anchor
     ]
-    made.clock()
-    made.write()
-    data = Dataset(read_nodes([made.folder.parent], allow_synthetic=True))
+    node.clock()
+    node.write()
+    data = Dataset(read_nodes([node.folder.parent], allow_synthetic=True))
     table = data.table.set_index("metric")
     rows = table.loc["time"].assign(size=[json_size(row) for _, row in table.loc["time"].iterrows()]).set_index("size")
     assert rows["n_sessions"].to_dict() == {256: 2, 512: 1}
@@ -109,7 +109,7 @@ def test_summary_counts_sessions_and_includes_their_spread(synthetic: Factory) -
     assert rows.loc[512, "high"] / rows.loc[512, "low"] > 1.5
     assert math.isnan(table.loc["clock", "session_variance"]), "no clock was measured in two sessions"
     assert len(data.session_rows) == 2
-    assert data.session_count(made.id) == 2
+    assert data.session_count(node.id) == 2
 
 
 def json_size(row: object) -> int:

@@ -13,7 +13,16 @@ import pytest
 from tests.workflow.project_clones import ROOT
 from workflow.run_machines import TRIES, Machines
 
-RUN = {"preset": "quick", "budget_min": 0, "require": "any", "repeat_share": 0.25, "seed": 3, "models": ""}
+RUN = {
+    "preset": "quick",
+    "budget_min": 0,
+    "require": "any",
+    "repeat_share": 0.25,
+    "until_decided": 0,
+    "sessions": 1,
+    "seed": 3,
+    "models": "",
+}
 
 
 def make_machines(results: Path, **settings: Any) -> Machines:
