@@ -25,6 +25,7 @@ from bs4 import BeautifulSoup
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from contract.files import read_json
 from contract.node import kind_of_node
 from experiments.registry import get_experiment
 from report.dataset.check import dataset_faults
@@ -235,6 +236,70 @@ def wait_for_round(clone: Clone, *machines: str, within_s: float = 200.0) -> str
 
 
 TWO = {"clock.cpu.1.parquet", "clock.cpu.2.parquet"}
+
+
+ONE_ROUND = """
+rounds: 1
+target: 0.5
+point_s: 0.05
+round_s: 30
+max_samples: 6
+experiments:
+  clock:
+    sweep:
+      - grid: {backend: [llvm], threads: [1], chain: [1000000]}
+  gemm:
+    sweep:
+      - cases: [{m: 64, n: 64, k: 64}, {m: 96, n: 96, k: 96}]
+        grid: {dtype: [float32], backend: [numpy], threads: [1]}
+"""
+
+
+def test_points_are_measured_in_further_rounds_and_sessions(clone: Clone) -> None:
+    """The points before a look stand in a file, as if an earlier command had chosen them."""
+    publish_small_node(clone)
+    (clone.path / "mine.yaml").write_text(ONE_ROUND)
+    words = ("--config", "preset=mine.yaml", "published=others")
+    target = ("--", "measured")
+    first = clone.snakemake(*words, "until_decided=5", *target)
+    assert first.returncode == 0, first.stdout + first.stderr
+    look = clone.results / "further/look-3.json"
+    assert (look.parent / "before-look-3/verdicts.json").exists()
+    (record_path,) = clone.results.glob("nodes/*/node.json")
+    assert [entry["rounds"] for entry in read_json(record_path)["looks"]] == [1, 3, 5, 8]
+    before = clone.rounds
+    point = {"experiment": "gemm", "device": "cpu", "backend": "numpy", "dtype": "float32", "threads": 1}
+    point["params"] = '{"k":96,"m":96,"n":96}'
+    further = {"rounds": [2, 3], "points": [point], "anchors": [], "look": 3, "seconds": {"gemm.cpu": 1.0}}
+    look.write_text(json.dumps(further))
+
+    head = clone.start("snakemake", "--cores", "all", *words, *target)
+    while "gemm.cpu.2.parquet" not in clone.rounds:
+        assert head.poll() is None, clone.output
+        time.sleep(0.05)
+    clone.end(head, 9, whole_group=True)
+    second = clone.snakemake(*words, *target)
+    assert second.returncode == 0, second.stdout + second.stderr
+    rounds = clone.rounds
+    assert before.items() < rounds.items(), "finished rounds are not measured again"
+    assert sorted(set(rounds) - set(before)) == ["gemm.cpu.2.parquet", "gemm.cpu.3.parquet"]
+    again = parquet.read_table(record_path.parent / "gemm.cpu.3.parquet")
+    assert set(again["params"].to_pylist()) == {point["params"]}
+    record = read_json(record_path)
+    assert record["looks"][1]["points"] == 1
+    assert "rounds" not in record["jobs"]["clock.cpu"] and len(record["jobs"]["gemm.cpu"]["predicted_s"]) == 3
+
+    early = clone.snakemake(*words, "sessions=2", *target)
+    assert early.returncode == 0 and clone.rounds == rounds, "a session begins at least an hour later"
+    record_path.write_text(json.dumps({**record, "ended_utc": "2026-01-01T00:00:00Z"}))
+    third = clone.snakemake(*words, "sessions=2", *target)
+    assert third.returncode == 0, third.stdout + third.stderr
+    new = {f"{name}.cpu.{number}.parquet" for name in ("clock", "gemm") for number in (21, 22)}
+    assert set(clone.rounds) == set(rounds) | new
+    assert read_json(record_path)["jobs"]["gemm.cpu"]["rounds"] == [1, 2, 3, 21, 22]
+    measured = clone.rounds
+    assert clone.snakemake(*words, "sessions=2", *target).returncode == 0
+    assert clone.rounds == measured
 
 
 def test_several_machines_are_measured_despite_one_failure(clone: Clone) -> None:

@@ -32,6 +32,7 @@ checkpoint look:
         published=PUBLISHED,
         share=config["repeat_share"],
         seed=config["seed"],
+    # If the claims cannot be judged here, nothing is measured further, and the run goes on.
     shell:
         "( python -m experiments repeat --node {input.node:q} --plan {input.plan:q} --further {input.further:q} "
         "--folder {params.folder:q} --share {params.share} --seed {params.seed} && "
@@ -40,10 +41,12 @@ checkpoint look:
         "--rounds {input.rounds:q} --out {params.out:q}/nodes/{params.node:q}/node.json && "
         "cp {params.folder:q}/*.parquet {params.out:q}/nodes/{params.node:q} && "
         # This node first, so that it keeps its name beside an earlier run on this machine.
-        "python -m report gather --nodes {params.out:q}/nodes {params.published:q} --out {params.out:q}/data && "
+        "{{ python -m report gather --nodes {params.out:q}/nodes {params.published:q} --out {params.out:q}/data && "
         "python -m report judge --data {params.out:q}/data --out {params.out:q}/verdicts.json && "
         "python -m report undecided --verdicts {params.out:q}/verdicts.json --data {params.out:q}/data "
-        "--node {params.node:q} --out {params.out:q}/cases.json && "
+        "--node {params.node:q} --out {params.out:q}/cases.json || "
+        "{{ echo 'warning: the claims cannot be judged here: no undecided case is measured further' >&2 && "
+        "echo '{{\"cases\": []}}' > {params.out:q}/cases.json; }}; }} && "
         "python -m experiments further --plan {input.plan:q} --folder {params.folder:q} --look {wildcards.number:q} "
         # Not a parameter of the rule, whose change would choose again.
         f"--cases {{params.out:q}}/cases.json --minutes {config['until_decided'] or 1} --out {{output:q}} && "
