@@ -255,51 +255,48 @@ experiments:
 """
 
 
-def test_points_are_measured_in_further_rounds_and_sessions(clone: Clone) -> None:
-    """The points before a look stand in a file, as if an earlier command had chosen them."""
+def measured_points(clone: Clone, number: int) -> list[tuple[str, str]]:
+    """Return the experiments and parameters that were measured in a round, sorted."""
+    tables = [parquet.read_table(path) for path in clone.results.glob(f"nodes/*/*.cpu.{number}.parquet")]
+    return sorted({(row["experiment"], row["params"]) for table in tables for row in table.to_pylist()})
+
+
+def test_undecided_points_and_anchors_are_measured_further(clone: Clone) -> None:
+    """One round gives no interval, so that every case of the first look is undecided."""
     publish_small_node(clone)
     (clone.path / "mine.yaml").write_text(ONE_ROUND)
     words = ("--config", "preset=mine.yaml", "published=others")
-    target = ("--", "measured")
-    first = clone.snakemake(*words, "until_decided=5", *target)
-    assert first.returncode == 0, first.stdout + first.stderr
-    look = clone.results / "further/look-3.json"
-    assert (look.parent / "before-look-3/verdicts.json").exists()
-    (record_path,) = clone.results.glob("nodes/*/node.json")
-    assert [entry["rounds"] for entry in read_json(record_path)["looks"]] == [1, 3, 5, 8]
-    before = clone.rounds
-    point = {"experiment": "gemm", "device": "cpu", "backend": "numpy", "dtype": "float32", "threads": 1}
-    point["params"] = '{"k":96,"m":96,"n":96}'
-    further = {"rounds": [2, 3], "points": [point], "anchors": [], "look": 3, "seconds": {"gemm.cpu": 1.0}}
-    look.write_text(json.dumps(further))
-
-    head = clone.start("snakemake", "--cores", "all", *words, *target)
-    while "gemm.cpu.2.parquet" not in clone.rounds:
+    asked = (*words, "until_decided=5", "--", "measured")
+    head = clone.start("snakemake", "--cores", "all", *asked)
+    while "clock.cpu.2.parquet" not in clone.rounds:
         assert head.poll() is None, clone.output
         time.sleep(0.05)
     clone.end(head, 9, whole_group=True)
-    second = clone.snakemake(*words, *target)
+    before = clone.rounds
+    second = clone.snakemake(*asked)
     assert second.returncode == 0, second.stdout + second.stderr
-    rounds = clone.rounds
-    assert before.items() < rounds.items(), "finished rounds are not measured again"
-    assert sorted(set(rounds) - set(before)) == ["gemm.cpu.2.parquet", "gemm.cpu.3.parquet"]
-    again = parquet.read_table(record_path.parent / "gemm.cpu.3.parquet")
-    assert set(again["params"].to_pylist()) == {point["params"]}
-    record = read_json(record_path)
-    assert record["looks"][1]["points"] == 1
-    assert "rounds" not in record["jobs"]["clock.cpu"] and len(record["jobs"]["gemm.cpu"]["predicted_s"]) == 3
+    assert before.items() < clone.rounds.items(), "finished rounds are not measured again"
+    assert (clone.results / "further/before-look-3/verdicts.json").exists()
+    (record_path,) = clone.results.glob("nodes/*/node.json")
+    record, looks = read_json(record_path), sorted(clone.results.glob("further/look-?.json"))
+    assert [entry["rounds"] for entry in record["looks"]] == [1, 3, 5, 8]
+    for path in looks:
+        look = read_json(path)
+        chosen = sorted((point["experiment"], point["params"]) for point in look["points"])
+        assert all(measured_points(clone, number) == chosen for number in look["rounds"])
+    assert len(measured_points(clone, 1)) == 3 > len(measured_points(clone, 2)) > 0
 
-    early = clone.snakemake(*words, "sessions=2", *target)
+    rounds = clone.rounds
+    early = clone.snakemake(*words, "sessions=2", "--", "measured")
     assert early.returncode == 0 and clone.rounds == rounds, "a session begins at least an hour later"
     record_path.write_text(json.dumps({**record, "ended_utc": "2026-01-01T00:00:00Z"}))
-    third = clone.snakemake(*words, "sessions=2", *target)
-    assert third.returncode == 0, third.stdout + third.stderr
-    new = {f"{name}.cpu.{number}.parquet" for name in ("clock", "gemm") for number in (21, 22)}
-    assert set(clone.rounds) == set(rounds) | new
-    assert read_json(record_path)["jobs"]["gemm.cpu"]["rounds"] == [1, 2, 3, 21, 22]
-    measured = clone.rounds
-    assert clone.snakemake(*words, "sessions=2", *target).returncode == 0
-    assert clone.rounds == measured
+    for _ in range(2):
+        later = clone.snakemake(*words, "sessions=2", "--", "measured")
+        assert later.returncode == 0, later.stdout + later.stderr
+        new = {f"{name}.cpu.{number}.parquet" for name in ("clock", "gemm") for number in (21, 22)}
+        assert set(clone.rounds) == set(rounds) | new
+    assert rounds.items() < clone.rounds.items()
+    assert read_json(record_path)["jobs"]["gemm.cpu"]["rounds"][-2:] == [21, 22]
 
 
 def test_several_machines_are_measured_despite_one_failure(clone: Clone) -> None:
