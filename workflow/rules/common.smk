@@ -398,9 +398,9 @@ def sealed_records(wildcards):
         return [ended_file(machine) for machine in MACHINES.settings]
     check_required_device()
     record = f"{RESULTS}/nodes/{this_node()['id']}/node.json"
-    if not usable_record(record) or not all(
-        map(os.path.exists, all_round_files(wildcards))
-    ):
+    # List the files in any case: of the checkpoints in a chain, Snakemake finds only those that a job itself asks for.
+    files = all_round_files(wildcards)
+    if not usable_record(record) or not all(map(os.path.exists, files)):
         force_files(record)
     return record
 
