@@ -30,7 +30,7 @@ _RATIO, _LOG_ODDS, _LINEAR = (
 
 
 def simulated_exhibits(table: Any, names: Mapping[str, str]) -> Iterable[Exhibit]:
-    """Show error rates of verdicts, coverage of intervals, rounds on demand, and the simulated noise.
+    """Show error rates of verdicts, coverage of intervals, rounds on demand, sessions, and the simulated noise.
 
     table: content of data/calibration.json, or None without one. names: the nodes' names by id. Raises StudyError if
     the table was made for another confidence level than verdicts use now.
@@ -46,6 +46,7 @@ def simulated_exhibits(table: Any, names: Mapping[str, str]) -> Iterable[Exhibit
     yield _many_exhibit([row for row in rows if row["many"]])
     yield _coverage_exhibit(table["coverage"])
     yield _looks_exhibit(table["looks"])
+    yield _sessions_exhibit(table["sessions"])
     yield _noise_exhibit(table["noises"], names)
 
 
@@ -240,6 +241,57 @@ def _looks_exhibit(table: list[Record]) -> Exhibit:
                 f"{100 * row['decided']['share']:.0f}%", f"{row['rounds']:.1f}"] for row in table], "lrlrrrr",
               "Rounds on demand and fixed numbers of rounds"),
     )  # fmt: skip
+
+
+def _sessions_exhibit(table: list[Record]) -> Exhibit:
+    """Compare intervals with and without the spread between sessions."""
+    worst = {name: [_worst_side(row[name]) for row in table if row["spread"]] for name in ("without", "included")}
+    most = {name: max(rate["share"] for rate in rates) for name, rates in worst.items()}
+    labels = {"without": "as if in one session", "included": "with the spread between sessions"}
+    rows = [
+        _rate_row(
+            label,
+            max((_worst_side(row[name]) for row in table if row["spread"] == spread), key=lambda rate: rate["share"]),
+            group=f"Sessions differ {as_percent(spread)} as much as rounds" if spread else "Sessions do not differ",
+        )
+        for spread in dict.fromkeys(row["spread"] for row in table)
+        for name, label in labels.items()
+    ]
+    fewest = min(row["anchors"] for row in table)
+    wider = [
+        row["included"]["width"] / row["without"]["width"]
+        for row in table
+        if not row["spread"] and row["anchors"] == fewest
+    ]
+    ratio = range_words(*(f"{end(wider):.2f}" for end in (min, max)))
+    return Exhibit(
+        Chart(
+            "checks-simulated-sessions",
+            f"Simulated: intervals that include the spread between sessions err to one side in at most "
+            f"{100 * most['included']:.2f}% of cases, and without it in up to {100 * most['without']:.1f}%",
+            estimate_chart(rows, "intervals that miss the truth to one side, in the worst setting (%)", [100 * RARE],
+                           "what is meant to be the most", log=False),
+            f"Simulated: {table[0]['trials']:,} intervals in each of {len(table)} settings. Bars: intervals of the "
+            "simulation.",
+            alt_text(rows),
+        ),
+        [f"The simulated machine has {table[0]['points']} results of three rounds; a second session measures some of "
+         "them in two more rounds. Their session means show the spread, for all results.",
+         f"If sessions do not differ, {fewest} results in both sessions make intervals {ratio} times as wide: so few "
+         "cannot show that the spread is small."],
+        Table(["Noise", "Spread of sessions", "In common", "In both sessions",
+               *(f"Errors {label}" for label in labels.values()), "Width"],
+              [[row["noise"], as_percent(row["spread"]), as_percent(row["common"]),
+                f"{row['anchors']} of {row['points']}",
+                *(f"{100 * _worst_side(row[name])['share']:.2f}%" for name in labels),
+                f"{row['included']['width'] / row['without']['width']:.2f}"] for row in table], "lrrrrrr",
+              "Errors to one side, the larger of the two; the width is relative to intervals without the spread"),
+    )  # fmt: skip
+
+
+def _worst_side(errors: Record) -> Record:
+    """Return the larger rate of those above and below the truth."""
+    return dict(max((errors[side] for side in ("above", "below")), key=lambda rate: float(rate["share"])))
 
 
 def _noise_exhibit(noises: list[Record], names: Mapping[str, str]) -> Exhibit:

@@ -2,8 +2,9 @@
 
 python -m studies.calibration --out data/calibration.json
 
-The table has four parts: answers to questions (`questions`), interval coverage (`coverage`), rounds on demand
-(`looks`), and noise on nodes, to compare it to the simulated noise (`node_rounds`).
+The table has five parts: answers to questions (`questions`), interval coverage (`coverage`), rounds on demand
+(`looks`), the spread between sessions (`sessions`), and noise on nodes, to compare it to the simulated noise
+(`node_rounds`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from studies.calibration.coverage import coverage_rows
 from studies.calibration.looks import look_rows
 from studies.calibration.node_rounds import noise_rows
 from studies.calibration.questions import ANSWERS, BELOW, LISTS, Setting, simulate_setting
+from studies.calibration.sessions import SessionSetting, session_row
 from studies.calibration.simulated_machines import BUSY, NODE_NOISES, SAMPLES_PER_ROUND, USUAL, Noise
 
 SEED = 20260
@@ -85,6 +87,13 @@ SETTINGS = (
     *(Setting(noise, 3, points, 3_000, "most, half at") for points in (10, 40, 134) for noise in (SYMMETRIC, USUAL)),
     *(Setting(SYMMETRIC, 3, points, 3_000, name) for name, (points, _) in LISTS.items()),
 )  # fmt: skip
+# Machines measured in two sessions: spread between sessions, its common fraction, and anchors of 40 points.
+TWO_SESSIONS = tuple(
+    SessionSetting(noise, spread, common, anchors)
+    for noise in (SYMMETRIC, *NODE_NOISES)
+    for spread, common in ((0.0, 0.0), (0.5, 0.0), (0.5, 0.8), (1.0, 0.5))
+    for anchors in (5, 20)
+)
 
 
 def calibration_table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) -> dict[str, Any]:
@@ -107,7 +116,7 @@ def calibration_table(settings: Sequence[Setting] = SETTINGS, seed: int = SEED) 
 
 
 def interval_tables(nodes: Path, seed: int = SEED) -> dict[str, Any]:
-    """Return interval coverage, looks, and the noise on nodes in the folder `nodes`.
+    """Return interval coverage, looks, sessions, and the noise on nodes in the folder `nodes`.
 
     Raises StudyError if a node is faulty.
     """
@@ -122,6 +131,7 @@ def interval_tables(nodes: Path, seed: int = SEED) -> dict[str, Any]:
         "looks": [
             row for place, noise in enumerate((SYMMETRIC, USUAL, BUSY)) for row in look_rows(noise, [seed, 2, place])
         ],
+        "sessions": [session_row(setting, [seed, 3, place]) for place, setting in enumerate(TWO_SESSIONS)],
         "noises": noise_rows(nodes, seed),
     }
 

@@ -107,6 +107,12 @@ def test_summary_counts_sessions_and_includes_their_spread(synthetic: Factory) -
     assert rows["n_sessions"].to_dict() == {256: 2, 512: 1}
     assert rows["session_variance"].notna().all()
     assert rows.loc[512, "high"] / rows.loc[512, "low"] > 1.5
+    # The data card's formula: three and two rounds in two sessions, and three rounds in one.
+    for size, n, shares in ((256, 5, (9 + 4) / 25), (512, 3, 1.0)):
+        row = rows.loc[size]
+        df = row["prior_df"] + n - row["n_sessions"]
+        within = (row["prior_df"] * row["prior_variance"] + (n - row["n_sessions"]) * row["variance"]) / df
+        assert row["log_se"] == pytest.approx(math.sqrt(within / n + row["session_variance"] * shares))
     assert math.isnan(table.loc["clock", "session_variance"]), "no clock was measured in two sessions"
     assert len(data.session_rows) == 2
     assert data.session_count(node.id) == 2

@@ -122,6 +122,12 @@ def test_published_table_is_complete_with_few_wrong_verdicts() -> None:
         assert all(covered["width"] > 0 for covered in row["covered"])
     for row in table["looks"]:
         assert max(row["above"]["share"], row["below"]["share"]) <= 1 - DECIDING
+    for row in table["sessions"]:
+        errors = [row["included"][side] for side in ("above", "below")]
+        assert max(error["low"] for error in errors) <= 1 - DECIDING
+        assert max(error["share"] for error in errors) <= 1.2 * (1 - DECIDING)
+        assert row["included"]["width"] > row["without"]["width"]
+    assert max(row["without"]["above"]["share"] for row in table["sessions"]) > 2 * (1 - DECIDING)
 
 
 @pytest.mark.parametrize("noise", [Noise(between=0.02), Noise(heavy=True), Noise(shared=0.5), Noise(unequal=1)])

@@ -269,14 +269,14 @@ def test_undecided_points_and_anchors_are_measured_further(clone: Clone) -> None
     publish_small_node(clone)
     (clone.path / "mine.yaml").write_text(ONE_ROUND)
     words = ("--config", "preset=mine.yaml", "published=others")
-    asked = (*words, "until_decided=5", "--", "measured")
-    head = clone.start("snakemake", "--cores", "all", *asked)
+    words_of_looks = (*words, "until_decided=5", "--", "measured")
+    head = clone.start("snakemake", "--cores", "all", *words_of_looks)
     while "clock.cpu.6.parquet" not in clone.rounds:
         assert head.poll() is None, clone.output
         time.sleep(0.05)
     clone.end(head, 9, whole_group=True)
     before = clone.rounds
-    second = clone.snakemake(*asked)
+    second = clone.snakemake(*words_of_looks)
     assert second.returncode == 0, second.stdout + second.stderr
     assert before.items() < clone.rounds.items(), "finished rounds are not measured again"
     assert (clone.results / "further/before-look-8/verdicts.json").exists()

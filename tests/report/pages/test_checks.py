@@ -67,6 +67,7 @@ def test_all_simulated_rows_are_in_folded_tables(table: Any) -> None:
     assert rows["checks-simulated"] + rows["checks-simulated-many"] == len(table["rows"])
     assert rows["checks-simulated-coverage"] == len(table["coverage"])
     assert rows["checks-simulated-looks"] == len(table["looks"])
+    assert rows["checks-simulated-sessions"] == len(table["sessions"])
     assert rows["checks-simulated-noise"] == len(table["noises"])
 
 
