@@ -279,13 +279,12 @@ def _sessions_exhibit(table: list[Record]) -> Exhibit:
          "them in two more rounds. Their session means show the spread, for all results.",
          f"If sessions do not differ, {fewest} results in both sessions make intervals {ratio} times as wide: so few "
          "cannot show that the spread is small."],
-        Table(["Noise", "Spread of sessions", "In common", "In both sessions",
-               *(f"Errors {label}" for label in labels.values()), "Width"],
-              [[row["noise"], as_percent(row["spread"]), as_percent(row["common"]),
-                f"{row['anchors']} of {row['points']}",
+        Table(["Noise", "Apart", "Alike", "In both", "Errors without", "Errors with", "Width"],
+              [[row["noise"], as_percent(row["spread"]), as_percent(row["common"]), str(row["anchors"]),
                 *(f"{100 * _worst_side(row[name])['share']:.2f}%" for name in labels),
                 f"{row['included']['width'] / row['without']['width']:.2f}"] for row in table], "lrrrrrr",
-              "Errors to one side, the larger of the two; the width is relative to intervals without the spread"),
+              "Errors to one side, without and with the spread between sessions; that spread relative to that of "
+              "rounds (apart), and its part that all results have in common (alike)"),
     )  # fmt: skip
 
 
