@@ -400,7 +400,13 @@ def sealed_records(wildcards):
     record = f"{RESULTS}/nodes/{this_node()['id']}/node.json"
     # List the files in any case: of the checkpoints in a chain, Snakemake finds only those that a job itself asks for.
     files = all_round_files(wildcards)
-    if not usable_record(record) or not all(map(os.path.exists, files)):
+    missing = [file for file in files if not os.path.exists(file)]
+    if usable_record(record) and not set(missing) & set(
+        files_of_rounds(rounds()[-1] + 1)
+    ):
+        # Only further rounds are missing, which is no reason for a note.
+        NOTED.add(record)
+    if missing or not usable_record(record):
         force_files(record)
     return record
 
