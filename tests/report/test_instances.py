@@ -245,7 +245,7 @@ def test_verdict_gives_machine_count_and_range_per_case(synthetic: Factory, cour
     places = [row["where"] for row in table["rows"]]
     assert places[0].startswith(twins["machines"]) and places[0].endswith("MAC/cycle from machine to machine)")
     assert places[1] == names["other"]
-    assert any("one case" in text for text in _confidence_sentences(verdict, names))
+    assert any("one case" in text for text in _confidence_sentences(verdict, names, {}))
 
 
 def test_case_with_several_runs_of_one_machine_is_labelled(synthetic: Factory, court: Court) -> None:
@@ -258,7 +258,7 @@ def test_case_with_several_runs_of_one_machine_is_labelled(synthetic: Factory, c
     names = {node["id"]: node["label"] for node in document["nodes"]}
     (table,) = _case_tables(verdict, names, None, list_cells(verdict, None), EvidenceLists(EvidenceIds()))
     assert table["rows"][0]["where"].endswith("MAC/cycle from run to run)")
-    assert any("counts once" in text for text in _confidence_sentences(verdict, names))
+    assert any("counts once" in text for text in _confidence_sentences(verdict, names, {}))
 
 
 def test_explain_lists_rows_for_every_pooled_machine(synthetic: Factory, tmp_path: Path) -> None:
