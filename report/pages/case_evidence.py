@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from report.publish.study_metadata import read_study
 
 # Maximum number of pieces of evidence to name in a table; more are counted, and named in a list below the table.
 _MOST_NAMES = 1
+# Fewest pieces in a part that several lists have in common and that stands once.
+_LONG = 10
 # Maximum number of cases to name above a list of evidence.
 _MOST_CELLS = 3
 
@@ -83,15 +85,41 @@ class EvidenceLists:
         return Markdown(f"[{name}](../{address}){{.code}}" if address else f"[{name}]{{.code}}")
 
     def html(self) -> Markdown:
-        """Return all lists as raw HTML; '' if there are none."""
+        """Return all lists as raw HTML; '' if there are none. Long parts that lists have in common stand once."""
+        common = self._common_parts()
         lists = []
-        for evidence, cells in self.cells.items():
+        for place, (evidence, cells) in enumerate(self.cells.items()):
             names = [f'<a href="#{cell.anchor}">{escape_html(cell.id)}</a>' for cell in cells]
-            items = "".join(f"<li>{self._item(piece)}</li>\n" for piece in evidence)
             head = f"{count_text(evidence)} behind {first_items(names, _MOST_CELLS)}:"
-            lists.append(f'<p id="{self._anchor(evidence)}">{head}</p>\n<ul class="ids">\n{items}</ul>')
+            shared = {number: part for number, (places, part) in enumerate(common, 1) if place in places}
+            elsewhere = {piece for part in shared.values() for piece in part}
+            items = [self._item(piece) for piece in evidence if piece not in elsewhere]
+            items += [
+                f'<a href="#evidence-in-common-{number}">{count_text(part)} in common</a>'
+                for number, part in shared.items()
+            ]
+            lists.append(_html_list(self._anchor(evidence), head, items))
+        for number, (_, part) in enumerate(common, 1):
+            head = f"{count_text(part)} in common:"
+            lists.append(_html_list(f"evidence-in-common-{number}", head, map(self._item, part)))
         return raw_html("\n".join(lists)) if lists else Markdown("")
+
+    def _common_parts(self) -> list[tuple[tuple[int, ...], tuple[Piece, ...]]]:
+        """Return the long parts that several lists have in common, each with the places of these lists."""
+        places: dict[Piece, tuple[int, ...]] = {}
+        for place, evidence in enumerate(self.cells):
+            for piece in evidence:
+                places[piece] = (*places.get(piece, ()), place)
+        parts: dict[tuple[int, ...], list[Piece]] = {}
+        for piece, of_lists in places.items():
+            parts.setdefault(of_lists, []).append(piece)
+        return [(of_lists, tuple(part)) for of_lists, part in parts.items() if len(of_lists) > 1 and len(part) >= _LONG]
 
     def _item(self, piece: Piece) -> str:
         address, name = self.ids.address(piece, ".html"), escape_html(piece[1])
         return f'<a href="../{escape_html(address)}">{name}</a>' if address else name
+
+
+def _html_list(anchor: str, head: str, items: Iterable[str]) -> str:
+    lines = "".join(f"<li>{item}</li>\n" for item in items)
+    return f'<p id="{anchor}">{head}</p>\n<ul class="ids">\n{lines}</ul>'

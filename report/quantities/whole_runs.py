@@ -267,7 +267,7 @@ def held_out_ratio(data: Dataset) -> Estimates:
     return Estimates.from_rows(rows, log=True)
 
 
-@quantity(PARTS_CHECK, "1", ("job",), experiments=[EXPERIMENT], tier="derived", checked=PARTS_CHECK)
+@_correction_quantity(PARTS_CHECK, "1", ("job",), checked=PARTS_CHECK)
 def held_out_parts_ratio(data: Dataset) -> Estimates:
     """A job's measured time, relative to the sum of its parts, corrected by what the sums of the other jobs miss.
 

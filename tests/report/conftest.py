@@ -27,8 +27,8 @@ GPU = {"id": "cuda:0", "kind": "gpu", "name": "Synthetic GPU"}
 class SyntheticNode:
     """A synthetic node. Only `write` creates its folder on disk.
 
-    cpu: fields to add to the CPU in the node's record. more: further fields of the record. times: start and end of
-    rounds, by number.
+    cpu: fields to add to the CPU in the node's record. more: further record fields. times: each round's start and
+    end, by number.
     """
 
     folder: Path

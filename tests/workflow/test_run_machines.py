@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contract.files import write_json
+from contract.node import write_node
+from tests.experiments.test_node import RECORD as NODE
 from tests.workflow.project_clones import ROOT
 from workflow.run_machines import TRIES, Machines
 
@@ -92,6 +96,28 @@ def test_only_failed_machines_are_requested_again(tmp_path: Path) -> None:
     machines.request_measurements()
     after = {name: Path(machines.file(name, "asked")).read_text(encoding="utf-8") for name in machines.settings}
     assert {name for name in before if after[name] != before[name]} == {"bad"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "ended", "due"),
+    [
+        ({}, "2026-01-02T08:00:00Z", False),
+        ({"sessions": 2}, "2026-01-02T08:00:00Z", True),
+        ({"sessions": 2}, "2999-01-02T08:00:00Z", False),
+        ({"until_decided": 5}, "2999-01-02T08:00:00Z", True),
+    ],
+)
+def test_measured_machine_is_requested_again_for_further_rounds(
+    tmp_path: Path, settings: dict[str, Any], ended: str, due: bool
+) -> None:
+    machines = replace(make_machines(tmp_path, one={}), config={**RUN, **settings, "machines": {"one": {}}})
+    assert not machines.further_rounds_due("one"), "it is not measured yet"
+    results = Path(machines.file("one", "results"))
+    write_node(results / "nodes" / NODE["id"] / "node.json", {**NODE, "ended_utc": ended})
+    assert machines.further_rounds_due("one") == due
+    for name in ("look-5", "session-2"):
+        write_json(results / "further" / f"{name}.json", {})
+    assert not machines.further_rounds_due("one")
 
 
 def test_snakemake_lint_reports_only_missing_conda() -> None:
