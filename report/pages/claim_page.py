@@ -165,10 +165,10 @@ def _session_sentences(cases: Sequence[Mapping[str, Any]]) -> Any:
     elif any(known):
         yield (
             f"{sum(known):,} of {len(known):,} intervals include the spread between sessions, at least an hour apart; "
-            "the others come from one session, and lack the spread between days."
+            "the others lack the spread between days, as rounds of one session do."
         )
     elif known:
-        yield "All rounds of a machine come from one session, so that the intervals lack the spread between days."
+        yield "The intervals lack the spread between days, as rounds of one session do."
 
 
 def _look_sentences(

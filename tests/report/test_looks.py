@@ -20,6 +20,7 @@ from report.estimates import Estimates
 from report.judging.looks import transform_at_looks
 from report.judging.rules import decide
 from report.outcomes import Side
+from report.pages.claim_page import _look_sentences, _session_sentences
 
 from .conftest import Factory
 from .made_estimates import log_cases, part
@@ -138,3 +139,26 @@ def test_undecided_cases_are_listed_by_the_rounds_that_they_need(small_study: Pa
     assert [(case["rounds"], [point["params"] for point in case["points"]]) for case in listed] == [
         (5, params), (7, params[1:]), (None, params[:1]),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("known", "text"),
+    [
+        ([False, False], "The intervals lack the spread between days"),
+        ([True, True], "The intervals include the spread between sessions"),
+        ([True, False], "1 of 2 intervals include the spread between sessions"),
+    ],
+)
+def test_page_tells_which_intervals_include_the_spread_between_sessions(known: list[bool], text: str) -> None:
+    cases = [{"n_rounds": 3, "low": 1.0, **({"session_spread": True} if each else {})} for each in known]
+    (sentence,) = _session_sentences(cases)
+    assert sentence.startswith(text)
+    assert list(_session_sentences([{"n_rounds": 1, "low": None}])) == []
+
+
+def test_page_tells_the_looks_of_each_machine() -> None:
+    cases = [{"node": "a"}, {"instances": ["b", "c"], "node": "b"}]
+    texts = list(_look_sentences(cases, {"a": "one machine", "b": "another"}, {"a": [3, 5, 8], "b": [3, 5, 8]}))
+    assert len(texts) == 1
+    assert "another" in texts[0] and "one machine" in texts[0] and "3, 5 and 8 rounds, at 99.4% each" in texts[0]
+    assert list(_look_sentences(cases, {}, {})) == []
