@@ -199,6 +199,7 @@ def row_faults(study: Study) -> Faults:
 
 @register_check("reading", "A case that is one row of the summary, without arithmetic, says what the row says.")
 def reading_faults(study: Study) -> Faults:
+    looks = {node["id"] for node in study.document["nodes"] if node.get("looks")}
     for at, part, quantity, case in study.cases():
         plain = quantity.tier == "measured" and part["rule"] not in _TRANSFORMS and part["scale"] == 1
         if not plain or part["from_samples"]:
@@ -212,7 +213,11 @@ def reading_faults(study: Study) -> Faults:
         # If a count comes from one round, the case is exact (low = high), but the summary row has no interval, so only
         # the estimates are compared.
         counted = row["n_rounds"] == 1 and case["low"] == case["high"]
-        for name in ("estimate",) if counted else _ENDS:
+        looked = row["node"] in looks
+        if looked and case["n_rounds"] != row["n_rounds"]:
+            continue
+        # The interval of a look has a higher level than that of the row.
+        for name in ("estimate",) if counted or looked else _ENDS:
             # A non-negative quantity's low end is clipped at 0, so it may differ from the low end in the summary row.
             cut = name == "low" and case["low"] == 0 and row["low"] < 0
             if not cut and not _close(case[name], row[name]):
