@@ -346,10 +346,12 @@ def _further(arguments: argparse.Namespace) -> int:
     plan = read_plan(arguments.plan)
     measured = further_rounds.read_measured_rounds(arguments.folder, plan)
     if arguments.session:
-        document, text = further_rounds.session_rounds(plan, measured, arguments.session)
+        document, text = further_rounds.choose_session_rounds(plan, measured, arguments.session)
     elif arguments.cases and arguments.minutes:
         cases, now = read_open_cases(arguments.cases), datetime.now(UTC)
-        document, text = further_rounds.look_rounds(plan, measured, cases, arguments.look, arguments.minutes, now)
+        document, text = further_rounds.choose_look_rounds(
+            plan, measured, cases, arguments.look, arguments.minutes, now
+        )
     else:
         raise StudyError("--look: give the undecided cases and the time limit, too: --cases, --minutes")
     write_json(arguments.out, document)

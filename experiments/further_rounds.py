@@ -45,15 +45,16 @@ def read_measured_rounds(folder: Path, plan: Plan) -> MeasuredRounds:
     """Read a node's rounds. plan: the plan without further rounds. Raises StudyError if a file cannot be read."""
     ran_s: dict[str, float] = {}
     further_s, ended, sound = 0.0, [], set()
+    last_look = contract.looks.look_rounds(plan.rounds)[-1]
     for path in sorted(folder.glob("[!.]*.parquet")):
         if (place := parse_round_file(path.name)) is None:
             continue
         samples, about = load_samples(path)
         seconds = float(about["wall_s"]) - float(about.get("stood_s", 0.0))
         ended.append(parse_time(about["ended_utc"]))
-        if place[2] > plan.rounds:
+        if plan.rounds < place[2] <= last_look:
             further_s += seconds
-        elif place[3] == 1:
+        elif place[2] <= plan.rounds and place[3] == 1:
             name = path.name.rsplit(".", 2)[0]
             ran_s[name] = ran_s.get(name, 0.0) + seconds
         rows = samples.select([*KEY, "status"]).to_pylist()
@@ -110,7 +111,7 @@ class PlannedPoints:
         return anchors
 
 
-def look_rounds(
+def choose_look_rounds(
     plan: Plan,
     measured: MeasuredRounds,
     cases: Sequence[Mapping[str, Any]],
@@ -151,7 +152,7 @@ def look_rounds(
     return _document(planned, rounds, points, anchors, look), text
 
 
-def session_rounds(plan: Plan, measured: MeasuredRounds, session: int) -> tuple[dict[str, Any], str]:
+def choose_session_rounds(plan: Plan, measured: MeasuredRounds, session: int) -> tuple[dict[str, Any], str]:
     """Choose the anchors of a session; return its further rounds, and a sentence that announces them.
 
     plan: the plan without further rounds.

@@ -23,9 +23,9 @@ from experiments.cli import main
 from experiments.further_rounds import (
     ANCHORS,
     MeasuredRounds,
-    look_rounds,
+    choose_look_rounds,
+    choose_session_rounds,
     read_measured_rounds,
-    session_rounds,
 )
 from experiments.jobs import JOB_S, Job, Plan, Point, add_rounds, point_key
 from experiments.node_writer import summarize_plan
@@ -67,7 +67,7 @@ def test_cases_are_taken_whole_in_their_order_while_the_time_suffices() -> None:
     gemm = KEYS[0]
     limit_min = 5 * (JOB_S + 3.0 + 3 * 2.1) / 60
     cases = [case(gemm[0], gemm[1]), case(gemm[2], gemm[3], gemm[4]), case(gemm[0], gemm[5])]
-    document, text = look_rounds(PLAN, measured_rounds(), cases, 5, limit_min, SOON)
+    document, text = choose_look_rounds(PLAN, measured_rounds(), cases, 5, limit_min, SOON)
     assert document["rounds"] == [4, 5]
     assert document["points"] == as_points([gemm[0], gemm[1], gemm[5]])
     assert document["anchors"] == []
@@ -78,14 +78,14 @@ def test_cases_are_taken_whole_in_their_order_while_the_time_suffices() -> None:
 @given(st.floats(0, 300), st.floats(0.5, 3))
 def test_predicted_time_never_exceeds_the_limit(spent_s: float, pace: float) -> None:
     measured = measured_rounds(spent_s, pace)
-    document, _ = look_rounds(PLAN, measured, [case(key) for key in itertools.chain(*KEYS)], 5, 5.0, LATER)
+    document, _ = choose_look_rounds(PLAN, measured, [case(key) for key in itertools.chain(*KEYS)], 5, 5.0, LATER)
     seconds = sum(JOB_S + each for each in document["seconds"].values())
     assert 5 * seconds <= max(0.0, 300 - spent_s) + 1
 
 
 def test_no_rounds_without_time_or_cases() -> None:
     for cases, spent_s in (([], 0.0), ([case(KEYS[0][0])], 300.0)):
-        document, text = look_rounds(PLAN, measured_rounds(spent_s), cases, 5, 5.0, SOON)
+        document, text = choose_look_rounds(PLAN, measured_rounds(spent_s), cases, 5, 5.0, SOON)
         assert (document["rounds"], document["points"]) == ([], [])
         assert text.startswith("no round before the look after 5 rounds")
 
@@ -94,12 +94,14 @@ def test_points_that_the_plan_lacks_are_ignored() -> None:
     left_out = PLAN.jobs[0].leave_out({PLAN.jobs[0].points[0]: "plan: left out"})
     plan = replace(PLAN, jobs=(left_out,))
     stranger = ("training", *KEYS[0][0][1:])
-    document, _ = look_rounds(plan, measured_rounds(), [case(KEYS[0][0], stranger), case(KEYS[0][1])], 5, 5.0, SOON)
+    document, _ = choose_look_rounds(
+        plan, measured_rounds(), [case(KEYS[0][0], stranger), case(KEYS[0][1])], 5, 5.0, SOON
+    )
     assert document["points"] == as_points([KEYS[0][1]])
 
 
 def test_rounds_an_hour_later_have_anchors_beside_the_points() -> None:
-    document, _ = look_rounds(PLAN, measured_rounds(), [case(KEYS[0][0])], 5, 60.0, LATER)
+    document, _ = choose_look_rounds(PLAN, measured_rounds(), [case(KEYS[0][0])], 5, 60.0, LATER)
     anchors = [tuple(point[name] for name in KEY) for point in document["anchors"]]
     assert len(anchors) == len(set(anchors)) == ANCHORS
     assert set(anchors) < set(KEYS[0][1:]), "anchors are decided points of the same experiment and device"
@@ -109,7 +111,7 @@ def test_rounds_an_hour_later_have_anchors_beside_the_points() -> None:
 
 
 def test_session_measures_anchors_of_every_job() -> None:
-    document, text = session_rounds(PLAN, measured_rounds(), 2)
+    document, text = choose_session_rounds(PLAN, measured_rounds(), 2)
     assert document["rounds"] == [21, 22]
     assert document["points"] == []
     assert [point["experiment"] for point in document["anchors"]] == ["gemm"] * ANCHORS + ["peak"] * 3
@@ -118,7 +120,7 @@ def test_session_measures_anchors_of_every_job() -> None:
 
 def test_look_that_the_plan_lacks_is_refused() -> None:
     with pytest.raises(StudyError, match=r"a plan with 3 rounds has the looks \[5, 8\]"):
-        look_rounds(PLAN, measured_rounds(), [], 4, 5.0, SOON)
+        choose_look_rounds(PLAN, measured_rounds(), [], 4, 5.0, SOON)
 
 
 def further(rounds: list[int], keys: list[tuple[Any, ...]], look: int | None) -> dict[str, Any]:
@@ -146,7 +148,7 @@ def test_record_lists_the_rounds_of_each_job() -> None:
 
 
 def write_rounds(folder: Path) -> None:
-    for number, status in ((1, "ok"), (2, "ok"), (3, "failed"), (4, "ok")):
+    for number, status in ((1, "ok"), (2, "ok"), (3, "failed"), (4, "ok"), (21, "ok")):
         point = JOBS[0].points[number % 2]
         rows = make_table(
             {
@@ -162,7 +164,7 @@ def write_rounds(folder: Path) -> None:
         write_samples(
             folder / round_file_name("gemm", "cpu", number),
             rows,
-            {**about, "ended_utc": f"2026-01-02T0{number}:30:00Z"},
+            {**about, "ended_utc": f"2026-01-02T{number:02}:30:00Z"},
         )
 
 
@@ -171,7 +173,7 @@ def test_measured_rounds_give_pace_time_and_sound_points(tmp_path: Path) -> None
     measured = read_measured_rounds(tmp_path, PLAN)
     assert measured.paces == {"gemm.cpu": pytest.approx(75 / (3 * JOBS[0].seconds(1)))}
     assert measured.further_s == 25.0
-    assert measured.ended == datetime(2026, 1, 2, 4, 30, tzinfo=UTC)
+    assert measured.ended == datetime(2026, 1, 2, 21, 30, tzinfo=UTC)
     assert measured.sound == {KEYS[0][0], KEYS[0][1]}
 
 
