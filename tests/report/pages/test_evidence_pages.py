@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,16 @@ def test_index_leads_to_every_page_and_the_sources_page_to_the_index(site: Path,
     assert f'href="{evidence_ids.INDEX}.html"' in (site / "sources.html").read_text(encoding="utf-8")
 
 
+def _listed_names(page: BeautifulSoup, names: Any) -> Iterator[str]:
+    """Yield the names in a list of evidence, with the names in the lists of common evidence that it links to."""
+    for item in names.select("li"):
+        common = item.select_one('a[href^="#evidence-in-common-"]')
+        if common:
+            yield from _listed_names(page, page.select_one(str(common["href"])).find_next_sibling("ul"))
+        else:
+            yield item.get_text()
+
+
 def test_claim_pages_link_each_case_to_its_evidence(site: Path, dataset: Path) -> None:
     """Every link's target is the id that it names. `test_in_browser` tests that the targets exist."""
     cells = pl.read_parquet(dataset / "cells.parquet").filter(pl.col("estimate").is_not_null())
@@ -66,7 +77,7 @@ def test_claim_pages_link_each_case_to_its_evidence(site: Path, dataset: Path) -
     for (claim,), own in cells.group_by("claim_id"):
         page = BeautifulSoup((site / "claims" / f"{claim}.html").read_text(encoding="utf-8"), "html.parser")
         lists = {
-            str(head["id"]): [item.get_text() for item in head.find_next_sibling("ul").select("li")]
+            str(head["id"]): list(_listed_names(page, head.find_next_sibling("ul")))
             for head in page.select('p[id^="evidence-"]')
         }
         for link in page.select('a[href*="/evidence/"][href*="#"]'):
