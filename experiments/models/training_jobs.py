@@ -105,6 +105,9 @@ JOBS: dict[str, Job] = {
         "minilm-l6-classifier", passages_by_library, 16, 1e-4, 0.90, test_size=200, every=20, most=400
     ),
     "bytes-nanogpt": Job("nanogpt", partial(passages, 256), 64, 2e-3, 0.40, test_size=64, every=10, most=150),
+    "bytes-nanogpt-hour": Job(
+        "nanogpt", partial(passages, 256), 64, 2e-3, 0.60, test_size=64, every=40, most=720
+    ),
 }  # fmt: skip
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Name = Literal[
     "digits-mlp", "digits-cnn", "mnist-resnet", "mnist-wide-resnet", "mnist-resnet-50", "bytes-nanogpt-cpu",
-    "bytes-nanogpt", "origin-minilm-l6", "table-boosting", "digits-boosting", "digits-logistic",
+    "bytes-nanogpt", "bytes-nanogpt-hour", "origin-minilm-l6", "table-boosting", "digits-boosting", "digits-logistic",
 ]  # fmt: skip
 
 # SAMPLES: maximum number of samples for each separately timed part of a job.

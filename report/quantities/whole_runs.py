@@ -53,6 +53,7 @@ FAMILY_OF = {
     "bytes-nanogpt-cpu": "transformer",
     "bytes-gpt-10m": "transformer",
     "bytes-nanogpt": "transformer",
+    "bytes-nanogpt-hour": "transformer",
     "bytes-gpt2": "transformer",
     "origin-minilm-l6": "transformer",
 }
