@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,11 @@ def further_stages(planned: int) -> dict[str, range]:
     before_looks = {f"look-{end}": range(start + 1, end + 1) for start, end in itertools.pairwise(looks)}
     sessions = {f"session-{number}": session_rounds(number) for number in range(2, MOST_SESSIONS + 1)}
     return {**before_looks, **sessions}
+
+
+def session_begins(ended: datetime | None, now: datetime) -> bool:
+    """Tell if a round that starts at `now` begins another session. ended: the end of the last round, if any."""
+    return ended is not None and now - ended >= SESSIONS_APART
 
 
 def session_rounds(number: int) -> range:

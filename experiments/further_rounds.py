@@ -36,10 +36,6 @@ class MeasuredRounds:
     ended: datetime | None
     sound: frozenset[Key]
 
-    def session_begins(self, now: datetime) -> bool:
-        """Tell if a round that starts now begins another session."""
-        return self.ended is not None and now - self.ended >= contract.looks.SESSIONS_APART
-
 
 def read_measured_rounds(folder: Path, plan: Plan) -> MeasuredRounds:
     """Read a node's rounds. plan: the plan without further rounds. Raises StudyError if a file cannot be read."""
@@ -131,7 +127,7 @@ def choose_look_rounds(
     if look not in looks[1:]:
         raise StudyError(f"--look {look}: a plan with {plan.rounds} rounds has the looks {looks[1:]}")
     stage, planned = contract.looks.further_stages(plan.rounds)[f"look-{look}"], PlannedPoints(plan, measured)
-    left_s, begins = 60 * minutes - measured.further_s, measured.session_begins(now)
+    left_s, begins = 60 * minutes - measured.further_s, contract.looks.session_begins(measured.ended, now)
     points: list[Key] = []
     anchors: list[Key] = []
     number = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from contract.errors import StudyError
-from contract.looks import SESSIONS_APART, read_further_rounds
+from contract.looks import read_further_rounds, session_begins
 from contract.node import missing_rounds, parse_time, read_node
 from contract.node_pack import round_file_name
 from experiments.jobs import Plan, read_plan
@@ -81,11 +81,10 @@ def _about_round(path: Path, _changed_ns: int, _size: int, node: str) -> dict[st
     return about if len(keys) else None
 
 
-def session_begins(record: Mapping[str, Any] | None, now: datetime) -> bool:
+def session_is_due(record: Mapping[str, Any] | None, now: datetime) -> bool:
     """Tell if a round that starts at `now` begins another session of a node. record: its sealed record, if any."""
-    if record is None or "ended_utc" not in record:
-        return False
-    return now - parse_time(record["ended_utc"]) >= SESSIONS_APART
+    ended = (record or {}).get("ended_utc")
+    return session_begins(parse_time(ended) if ended else None, now)
 
 
 def is_measured(nodes: Path | str) -> bool:

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from workflow.result_files import session_begins, usable_record
+from workflow.result_files import session_is_due, usable_record
 
 # Maximum number of tries for a machine's job. Each try resumes where the last one failed. After the last try, the job
 # ends without an error, to allow a report on the other machines. If the user repeats the command, the job is tried
@@ -127,7 +127,7 @@ class Machines:
         looks, sessions = (list((results / "further").glob(f"{kind}-*.json")) for kind in ("look", "session"))
         now = datetime.now(UTC)
         session_due = 1 + len(sessions) < self.config["sessions"] and any(
-            session_begins(record, now) for record in records
+            session_is_due(record, now) for record in records
         )
         return bool(records) and (session_due or bool(self.config["until_decided"] and not looks))
 

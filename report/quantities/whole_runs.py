@@ -11,9 +11,8 @@ all nodes count, but each job only once, with the mean logarithm over nodes.
 
 **By the run's own step.** The time of a run whose own training step was timed is its number of steps times the step's
 time. The jobs show how far a sum of parts, each timed alone, misses the time of the whole (`Parts`). Their parts are
-timed in the job's own process, and a published run's step in a process of `training`. With that step, nine jobs on the
-published nodes miss by 0.09 (standard deviation of the logarithm), where the intervals imply 0.08. That a run of days
-keeps the pace of its step, as jobs of minutes do, is assumed.
+timed in the job's own process, and a published run's step in a process of `training`: `held_out_step_ratio` compares jobs
+to that step. The longest job takes about an hour. That a run of days keeps the pace of its step is assumed.
 
 Each device kind has its own corrections.
 """
@@ -24,6 +23,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -33,12 +33,13 @@ from report.data.dataset import Dataset, cached_per_dataset
 from report.data.summary import POINT
 from report.estimates import Estimates, concat_estimates, device_kind, merge_source_rows
 from report.quantities import quantity
-from report.quantities.training import best_rates
+from report.quantities.training import best_rates, samples_per_second
 from report.statistics import Floats
 
 EXPERIMENT = "time-to-train"
-# Quantities that check derived times: by the best rate, and by the run's own step.
+# Quantities that check derived times: by the best rate, by the job's parts, and by the step that `training` timed.
 CHECK, PARTS_CHECK = "time_to_train.held_out", "time_to_train.held_out_parts"
+STEP_CHECK = "time_to_train.held_out_step"
 # Fewest jobs for a correction.
 LEAST_JOBS = 5
 # Model family for each job; the family's best rate predicts the job's time. A job that is not listed belongs to no
@@ -56,6 +57,18 @@ FAMILY_OF = {
     "bytes-nanogpt-hour": "transformer",
     "bytes-gpt2": "transformer",
     "origin-minilm-l6": "transformer",
+}
+# Model and batch of a job's training step, by job.
+STEP_OF = {
+    "digits-mlp": ("mlp", 32),
+    "digits-cnn": ("cnn", 32),
+    "mnist-resnet": ("resnet", 64),
+    "mnist-wide-resnet": ("wide-resnet", 64),
+    "mnist-resnet-50": ("resnet-50", 16),
+    "bytes-nanogpt-cpu": ("nanogpt-cpu", 12),
+    "bytes-nanogpt": ("nanogpt", 64),
+    "bytes-nanogpt-hour": ("nanogpt", 64),
+    "origin-minilm-l6": ("minilm-l6-classifier", 16),
 }
 # Metrics, recorded in each round, that predict a job's time.
 _PARTS = ["prepare_time", "steps", "step_time", "draw_time", "forward_passes", "forward_time"]
@@ -272,8 +285,7 @@ def held_out_ratio(data: Dataset) -> Estimates:
 def held_out_parts_ratio(data: Dataset) -> Estimates:
     """A job's measured time, relative to the sum of its parts, corrected by what the sums of the other jobs miss.
 
-    The interval is that of the prediction, as in `held_out_ratio`. The jobs take seconds to minutes: no run of hours is
-    held against its own step yet.
+    The interval is that of the prediction, as in `held_out_ratio`.
     """
     rows = []
     for kind, parts in sums_of_parts(data).items():
@@ -283,6 +295,43 @@ def held_out_parts_ratio(data: Dataset) -> Estimates:
                 {
                     "device": kind, "job": job, "estimate": float(parts.ratio[index]) / factor, "se": se, "df": df,
                     "n_rounds": 1, "n_samples": 1, "detail": "", "source_rows": parts.rows[index],
+                }
+            )  # fmt: skip
+    return Estimates.from_rows(rows, log=True)
+
+
+@_correction_quantity(STEP_CHECK, "1", ("job", "dtype", "seconds"), checked=STEP_CHECK)
+def held_out_step_ratio(data: Dataset) -> Estimates:
+    """A job's measured time, relative to its number of steps times the step in `training`, corrected as published runs.
+
+    `training` timed the step on the job's machine, with the job's model, format and library, and the job's batch or the
+    largest smaller one. Preparation, draws of batches and tests are left out, as in `ladder.hours_to_train`. The
+    correction comes from the sums of the other jobs' parts, and the interval is that of the prediction. seconds: the
+    job's time, to three digits.
+    """
+    table, sums = job_rounds(data), sums_of_parts(data)
+    table = table[table["steps"].notna()]
+    where = ("node", "device", "dtype", "backend", "threads")
+    steps: dict[tuple[Any, ...], dict[int, tuple[float, tuple[int, ...]]]] = {}
+    for *point, model, batch, rate, sources in samples_per_second(data).rows(
+        *where, "model", "batch", "estimate", "source_rows"
+    ):
+        steps.setdefault((*point, model), {})[int(batch)] = rate, sources
+    times = round_estimates(data, table, table["job_time"], "s").rows(*where, "job", "estimate", "source_rows")
+    per_step = round_estimates(data, table, table["job_time"] / table["steps"], "s").numbers("estimate")
+    rows = []
+    for (*point, job, seconds, sources), step_s in zip(times, per_step, strict=True):
+        model, most = STEP_OF.get(job, ("", 0))
+        rates = {batch: rate for batch, rate in steps.get((*point, model), {}).items() if batch <= most}
+        kind = device_kind(point[1])
+        if rates and kind in sums and job in sums[kind].jobs:
+            rate, behind = rates[max(rates)]
+            factor, se, df = sums[kind].without_job(sums[kind].jobs.index(job)).correction()
+            rows.append(
+                {
+                    "node": point[0], "device": point[1], "job": job, "dtype": point[2],
+                    "seconds": float(f"{seconds:.3g}"), "estimate": step_s * rate / most / factor, "se": se, "df": df,
+                    "n_rounds": 1, "n_samples": 1, "detail": "", "source_rows": merge_source_rows([sources, behind]),
                 }
             )  # fmt: skip
     return Estimates.from_rows(rows, log=True)

@@ -14,7 +14,7 @@ from contract.schema import check_document
 from experiments.jobs import add_rounds
 from workflow.result_files import (
     is_measured,
-    session_begins,
+    session_is_due,
     unusable_rounds,
     usable_further_rounds,
     usable_plan,
@@ -294,7 +294,7 @@ def wanted_stages():
 def session_may_begin():
     """Tell if the finished rounds ended so long before this command that further rounds begin another session."""
     node = f"{RESULTS}/nodes/{this_node()['id']}/node.json"
-    return session_begins(usable_record(node), STARTED)
+    return session_is_due(usable_record(node), STARTED)
 
 
 def further_files(before=None):

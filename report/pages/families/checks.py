@@ -27,9 +27,10 @@ from report.pages.charts import Chart, bar_chart, estimate_chart
 from report.pages.disturbed_results import repeat_sentence
 from report.pages.exhibit_types import Exhibit, Family, Table, format_estimate, records
 from report.pages.figure_data import Evidence
+from report.pages.session_spread import session_exhibit
 from report.pages.simulated_checks import repetition_coverage, simulated_exhibits
 from report.pages.verdict_words import BARS, NOTHING
-from report.quantities.whole_runs import CHECK, Coverage, parts_coverage, predicted_over_measured
+from report.quantities.whole_runs import CHECK, STEP_CHECK, Coverage, parts_coverage, predicted_over_measured
 
 # Experiments whose results are mostly counted or exact, so that they repeat whatever the intervals are.
 NUMERIC = ("equivalence", "numerics")
@@ -37,11 +38,12 @@ Record = dict[str, Any]
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show repeated runs, other programs, derived times, simulated verdicts, and disturbed or missing results."""
+    """Show repeated runs, other programs, derived times, sessions, simulations, and disturbed or missing results."""
     calibration = read_table("calibration")
     yield from _repeated_exhibit(evidence, read_table("repeat"), calibration)
     yield from _second_program_exhibit(evidence, read_table("second"))
     yield from _derived_exhibit(evidence)
+    yield from session_exhibit(evidence)
     yield from simulated_exhibits(calibration, evidence.names)
     yield from _disturbed_exhibit(evidence)
     yield from _lacking_exhibit(evidence)
@@ -185,11 +187,26 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
          *([f"The sum of a job's parts, each timed alone before, misses its time by "
             f"{as_percent(float(np.median(parts)))} in the median and {as_percent(float(parts.max()))} at most"
             + (f"; corrected by the other jobs, it holds {coverage_text(sums)}." if sums else ".")]
-           if len(parts) else [])],
+           if len(parts) else []),
+         *_step_sentences(records(evidence.quantity(STEP_CHECK)))],
         Table(["Job", "Measured over derived", "Before correction"],
               [[row["label"], format_estimate(case, "1"), str(case["detail"]).partition(" times")[0]]
                for row, case in zip(rows, cases, strict=True)], "lrr", "Whole jobs, each derived from the others"),
     )  # fmt: skip
+
+
+def _step_sentences(cases: list[Record]) -> list[str]:
+    """Compare whole jobs to their steps in `training`; name the longest job."""
+    if not cases:
+        return []
+    longest = max(cases, key=lambda case: float(case["seconds"]))
+    inside = sum(case["low"] <= 1 <= case["high"] for case in cases)
+    return [
+        f"Held against the step that was timed alone, as published runs are, {inside or 'none'} of "
+        f"{format_count(len(cases), 'result')} of whole jobs are within the interval. The longest, "
+        f"{longest['job']} ({format_number(longest['seconds'] / 60, 2)} minutes), took "
+        f"×{format_number(longest['estimate'], 3)}."
+    ]
 
 
 def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:

@@ -6,6 +6,7 @@ import copy
 import json
 from typing import Any
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from report import ROOT
 from report.estimates import Estimates
 from report.pages.exhibit_types import Exhibit
 from report.pages.families import checks, time_to_train
+from report.pages.session_spread import session_exhibit
 from report.pages.simulated_checks import repetition_coverage, simulated_exhibits
 from report.quantities.whole_runs import Coverage
 
@@ -83,6 +85,49 @@ def test_repetition_tells_timed_results_from_numerics(table: Any) -> None:
     assert repetition_coverage(table, 0.95) in says
 
 
+def results_in_sessions(*groups: tuple[str, str, str, float, float]) -> Any:
+    """Return evidence with two results for each group: experiment, metric, scale, and variances of sessions, rounds."""
+    rows = [
+        {"node": "a", "device": "cpu", "experiment": experiment, "metric": metric, "scale": scale, "estimate": 1.0,
+         "n_sessions": sessions, "session_variance": between, "variance": within}
+        for experiment, metric, scale, between, within in groups
+        for sessions in (1, 2)
+    ]  # fmt: skip
+    data = type("Data", (), {"table": pd.DataFrame(rows)})
+    return type("Evidence", (), {"data": data, "names": {"a": "machine A"}})
+
+
+def test_sessions_are_compared_to_rounds_for_each_experiment() -> None:
+    evidence = results_in_sessions(
+        ("gemm", "time", "log", 0.0016, 0.0001),
+        ("training", "time", "log", 0.0, 0.0004),
+        ("training", "share", "logit", 0.01, 0.0001),
+        ("models", "flop", "log", 0.0, 1e-13),
+        ("peak", "time", "log", float("nan"), 0.0001),
+    )
+    (exhibit,) = session_exhibit(evidence)
+    assert exhibit.chart.title == "Between sessions, 1 of 2 experiments spread more than between rounds"
+    assert exhibit.says[0].startswith("Time of gemm spreads most between sessions: 4.0%, from 1 result in several")
+    assert exhibit.table is not None
+    assert [row[1:] for row in exhibit.table.rows] == [
+        ["time of gemm", "2", "1", "1.0%", "4.0%", "4.0"],
+        ["time of training", "2", "1", "2.0%", "0%", "0"],
+    ]
+
+
+def test_single_sessions_have_no_exhibit() -> None:
+    assert list(session_exhibit(results_in_sessions(("gemm", "time", "log", float("nan"), 0.0001)))) == []
+
+
+def test_longest_job_is_named_with_its_ratio() -> None:
+    cases = [
+        {"job": "short", "seconds": 60.0, "estimate": 1.5, "low": 1.1, "high": 2.0},
+        {"job": "long", "seconds": 3480.0, "estimate": 1.021, "low": 0.8, "high": 1.3},
+    ]
+    (sentence,) = checks._step_sentences(cases)
+    assert "1 of 2 results" in sentence and "long (58 minutes), took ×1.02." in sentence
+
+
 @given(st.integers(1, 60), st.data())
 def test_shown_share_is_the_least_that_the_count_does_not_refute(examined: int, data: Any) -> None:
     inside = data.draw(st.integers(1, examined))
@@ -94,10 +139,12 @@ def test_coverage_of_derived_times_says_how_much_it_shows(monkeypatch: pytest.Mo
     rows = [{"job": f"job {i}", "device": "cpu", "estimate": 1.0, "low": 0.5, "high": 2.0, "n_rounds": 1,
              "detail": "2 times without correction"} for i in range(8)]  # fmt: skip
     misses = Estimates.from_rows([{"estimate": 1.1, "se": 0.01, "df": 2.0, "method": "parts"}])
-    monkeypatch.setattr(checks, "records", lambda cases: rows if cases == "checked" else [{"estimate": 1.1}])
+    named = {"checked": rows, "steps": []}
+    monkeypatch.setattr(checks, "records", lambda cases: named[cases] if isinstance(cases, str) else [{"estimate": 1.1}])
     monkeypatch.setattr(checks, "predicted_over_measured", lambda data: misses)
     monkeypatch.setattr(checks, "parts_coverage", lambda data: Coverage(14, 14, 0.9, 1.1, 1.23))
-    evidence: Any = type("Evidence", (), {"data": object(), "quantity": staticmethod(lambda name: "checked")})
+    known: dict[str, Any] = {checks.CHECK: "checked", checks.STEP_CHECK: "steps"}
+    evidence: Any = type("Evidence", (), {"data": object(), "quantity": staticmethod(known.get)})
     (exhibit,) = checks._derived_exhibit(evidence)
     assert exhibit.chart.title.startswith("8 of 8 whole jobs") and "which shows 69% or more" in exhibit.chart.title
     assert "within ×1.2 for 14 of 14 jobs, which shows 81% or more" in exhibit.says[1]
