@@ -140,7 +140,9 @@ def test_coverage_of_derived_times_says_how_much_it_shows(monkeypatch: pytest.Mo
              "detail": "2 times without correction"} for i in range(8)]  # fmt: skip
     misses = Estimates.from_rows([{"estimate": 1.1, "se": 0.01, "df": 2.0, "method": "parts"}])
     named = {"checked": rows, "steps": []}
-    monkeypatch.setattr(checks, "records", lambda cases: named[cases] if isinstance(cases, str) else [{"estimate": 1.1}])
+    monkeypatch.setattr(
+        checks, "records", lambda cases: named[cases] if isinstance(cases, str) else [{"estimate": 1.1}]
+    )
     monkeypatch.setattr(checks, "predicted_over_measured", lambda data: misses)
     monkeypatch.setattr(checks, "parts_coverage", lambda data: Coverage(14, 14, 0.9, 1.1, 1.23))
     known: dict[str, Any] = {checks.CHECK: "checked", checks.STEP_CHECK: "steps"}
