@@ -79,9 +79,13 @@ def write_node(record: dict[str, Any], files: Files, folder: Path, seed: int) ->
         write_unchecked(folder / name, samples, {"wall_s": 1.0, "warmup_s": 0.2, "timed_s": 0.5})
 
 
+def _folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
 def write_fleet(folder: Path, nodes: int, series: int) -> None:
     """Write synthetic nodes into the subfolders synthetic-0000, synthetic-0001, … in `folder`."""
-    source = max((path.parent for path in NODES_FOLDER.glob("*/node.json")), key=lambda at: len(list(at.iterdir())))
+    source = max((path.parent for path in NODES_FOLDER.glob("*/node.json")), key=_folder_bytes)
     write = partial(write_node, read_json(source / "node.json"), make_template(source, series))
     with ProcessPoolExecutor() as pool:
         folders = [folder / f"synthetic-{number:04d}" for number in range(nodes)]

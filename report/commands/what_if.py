@@ -164,7 +164,7 @@ def _part_index(text: str, claim: Claim, name: str) -> int:
 def _apply_setting(text: str, part: Part, key: str, value_text: str, data: Dataset) -> Part:
     """Change a part's threshold, or a label in its scope. Raises StudyError if the key is unknown."""
     if key == "threshold":
-        return replace(part, threshold=_parse_threshold(text, value_text, part))
+        return part.with_threshold(_parse_threshold(text, value_text, part))
     labels = ["threshold", *quantities()[part.quantity].labels] if part.quantity in quantities() else ["threshold"]
     if key not in labels:
         raise StudyError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,7 @@ class Part:
 
     cases_why: the reason why the cases are a chosen list; '' if they are not.
     machine: a machine kind from `machine_kinds.KINDS`, whose nodes alone decide the part; '' means all nodes.
+    declared: the claim's threshold, if `threshold` is another one to try; None if it is not.
     """
 
     name: str
@@ -63,6 +64,11 @@ class Part:
     cases_why: str = ""
     machine: str = ""
     awaits: dict[str, str] | None = None
+    declared: Threshold | None = None
+
+    def with_threshold(self, threshold: Threshold) -> Part:
+        """Return the part with another threshold to try."""
+        return replace(self, threshold=threshold, declared=self.declared or self.threshold)
 
     @property
     def entries(self) -> list[str]:

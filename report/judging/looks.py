@@ -23,6 +23,8 @@ from report.outcomes import Side
 def transform_at_looks(part: Part, looks: Sequence[Estimates], nodes: Collection[str], unit: str) -> ComparedEstimates:
     """Transform the estimates at each look like `rules.transform`, and take each case from the look that decides it.
 
+    The declared threshold chooses the look, so that other thresholds are tried on the same intervals.
+
     looks: the estimates in scope as of each look, at least one. nodes: the nodes with looks; the cases of other
     machines are equal at all looks, and keep the usual level. Raises StudyError if the rule's options do not fit the
     estimates.
@@ -45,9 +47,8 @@ def _first_decided(part: Part, looks: Sequence[ComparedEstimates], nodes: Collec
         return last
     keys = pd.concat([look.estimates.frame[last.estimates.keys] for look in looks], ignore_index=True)
     cases = keys.groupby(last.estimates.keys, dropna=False, sort=False).ngroup().to_numpy()
-    sides = [
-        side for look in looks for side in CaseSides(part, look.estimates, look.settled).separate_sides(part.threshold)
-    ]
+    threshold = part.declared or part.threshold
+    sides = [side for look in looks for side in CaseSides(part, look.estimates, look.settled).separate_sides(threshold)]
     decides = (
         np.array([side is not Side.UNDECIDED for side in sides], dtype=bool) & keys["node"].isin(list(nodes)).to_numpy()
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -55,15 +56,14 @@ def session_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     )  # fmt: skip
     # The chart shows each experiment once, by the metric that most of its results have.
     most = groups.sort_values("results", ascending=False, kind="stable")
-    shown = most.drop_duplicates(["node", "experiment", "device"]).sort_values("ratio", ascending=False, kind="stable")
+    chosen = most.drop_duplicates(["node", "experiment", "device"]).sort_values("ratio", ascending=False, kind="stable")
+    shown: list[dict[Any, Any]] = chosen.to_dict("records")
     kinds = {"sessions": "between sessions", "rounds": "between rounds of one session"}
     bars = pd.DataFrame(
-        {"what": row["what"], "spread": 100 * row[name], "kind": kind}
-        for _, row in shown.iterrows()
-        for name, kind in kinds.items()
+        {"what": row["what"], "spread": 100 * row[name], "kind": kind} for row in shown for name, kind in kinds.items()
     )
-    wider = int((shown["ratio"] > 1).sum())
-    farthest = shown.loc[shown["sessions"].idxmax()]
+    wider = sum(row["ratio"] > 1 for row in shown)
+    farthest = max(shown, key=lambda row: float(row["sessions"]))
     yield Exhibit(
         Chart(
             "checks-sessions",
@@ -72,7 +72,7 @@ def session_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             bar_chart(bars, "spread", "what", "standard deviation (%)", hue="kind"),
             f"● measured on {join_words(sorted(set(machines)))}, in sessions at least an hour apart.",
             "; ".join(f"{row['what']}: {as_percent(row['sessions'])} between sessions, {as_percent(row['rounds'])} "
-                      "between rounds" for _, row in shown.iterrows()),
+                      "between rounds" for row in shown),
         ),
         [capitalize(f"{farthest['what']} spreads most between sessions: {as_percent(farthest['sessions'])}, from "
                     f"{format_count(farthest['repeated'], 'result')} in several sessions."),
@@ -81,6 +81,6 @@ def session_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         Table(["Machine", "Number", "Results", "In several sessions", "Between rounds", "Between sessions", "Ratio"],
               [[row["machine"], f"{row['metric']} of {row['experiment']}", f"{row['results']:,}",
                 f"{row['repeated']:,}", as_percent(row["rounds"]), as_percent(row["sessions"]),
-                two_digits(row["ratio"])] for _, row in groups.iterrows()], "llrrrrr",
+                two_digits(row["ratio"])] for row in groups.to_dict("records")], "llrrrrr",
               "Standard deviations between sessions and between rounds"),
     )  # fmt: skip

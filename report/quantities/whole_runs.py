@@ -11,8 +11,8 @@ all nodes count, but each job only once, with the mean logarithm over nodes.
 
 **By the run's own step.** The time of a run whose own training step was timed is its number of steps times the step's
 time. The jobs show how far a sum of parts, each timed alone, misses the time of the whole (`Parts`). Their parts are
-timed in the job's own process, and a published run's step in a process of `training`: `held_out_step_ratio` compares jobs
-to that step. The longest job takes about an hour. That a run of days keeps the pace of its step is assumed.
+timed in the job's own process, and a published run's step in a process of `training`: `held_out_step_ratio` compares
+jobs to that step. The longest job takes about an hour. That a run of days keeps the pace of its step is assumed.
 
 Each device kind has its own corrections.
 """

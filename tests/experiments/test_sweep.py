@@ -69,7 +69,7 @@ def test_typo_is_reported_with_its_place(tmp_path: Path, old: str, new: str, wor
 
 
 def test_unknown_preset_error_lists_the_presets() -> None:
-    with pytest.raises(StudyError, match=r"no preset 'fulll'.*Presets: full, quick.*Did you mean 'full'\?"):
+    with pytest.raises(StudyError, match=r"no preset 'fulll'.*Presets: full, hour, quick.*Did you mean 'full'\?"):
         preset_path("fulll")
 
 

@@ -19,7 +19,7 @@ from report.data.node_reader import read_nodes
 from report.estimates import Estimates
 from report.judging.looks import transform_at_looks
 from report.judging.rules import decide
-from report.outcomes import Side
+from report.outcomes import Side, Threshold
 from report.pages.claim_page import _look_sentences, _session_sentences
 
 from .conftest import Factory
@@ -49,6 +49,14 @@ def test_case_without_a_decision_has_the_interval_of_the_last_look() -> None:
     result = judge_looks(*(log_cases([1.0], n_rounds=rounds) for rounds in (3, 5, 8)))
     assert result.sides == [Side.UNDECIDED]
     assert result.estimates["n_rounds"].tolist() == [8]
+
+
+def test_other_thresholds_are_tried_on_the_same_intervals() -> None:
+    looks = [log_cases([value], n_rounds=rounds, node=["a"]) for value, rounds in ((2.0, 3), (2.3, 5))]
+    tried = part("at_least", 1.0).with_threshold(Threshold(2.2)).with_threshold(Threshold(2.25))
+    compared = transform_at_looks(tried, looks, ["a"], "1")
+    assert compared.estimates["n_rounds"].tolist() == [3]
+    assert decide(tried, compared, ", ".join).sides == [Side.CHALLENGES]
 
 
 def test_looks_decide_at_their_own_level() -> None:

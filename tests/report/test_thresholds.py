@@ -79,7 +79,7 @@ class Court:
         """Decide a claim with other `thresholds` by part. Return the part outcomes and the verdict."""
         claim = self.claims[name]
         parts = [
-            evaluate_part(replace(item, threshold=thresholds[item.name]), claim, self.cache)
+            evaluate_part(item.with_threshold(thresholds[item.name]), claim, self.cache)
             if item.name in thresholds
             else self.evaluate_once(item, claim)
             for item in claim.parts

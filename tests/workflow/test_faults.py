@@ -31,7 +31,7 @@ def unmeasured_clone(tmp_path_factory: pytest.TempPathFactory) -> Clone:
             "preset=small.yaml budget_min=0.01",
             "a budget of 0.01 min is too small: the points that comparisons require",
         ),
-        ("preset=fulll", "no preset 'fulll'. Presets: full, quick"),
+        ("preset=fulll", "no preset 'fulll'. Presets: full, hour, quick"),
         ("preset=typo.yaml", "typo.yaml, line 10: experiments.clock.sweep.0.grid.backend.0: 'lvm'"),
         ("previous=typo.yaml", "typo.yaml, line 2: not JSON"),
         ("results=a{b}", "configuration: results: "),

@@ -28,18 +28,27 @@ def test_intervals_can_be_recomputed_from_samples(dataset: Path) -> None:
     """Recompute every interval by the data card's formula, from the samples and the prior alone."""
     results = read(dataset, "results").filter(pl.col("prior_df").is_not_null())
     assert set(results["scale"]) == {"log", "logit"}
-    samples = read(dataset, "samples").filter(pl.col("status") == "ok")
+    samples = read(dataset, "samples").filter((pl.col("status") == "ok") & pl.col("counts"))
     series = ["node", "point_id", "metric"]
     medians = samples.group_by(*series, "run_id").agg(pl.col("value").median())
+    medians = medians.join(read(dataset, "runs").select("run_id", "session"), on="run_id")
     odds = pl.when(pl.col("scale") == "logit").then(1 - pl.col("value")).otherwise(1.0)
     medians = medians.join(results.select(*series, "scale"), on=series).with_columns((pl.col("value") / odds).log())
-    rounds = medians.group_by(series).agg(count=pl.len(), mean=pl.col("value").mean(), own=pl.col("value").var())
+    size, value = pl.len().over(*series, "session"), pl.col("value")
+    rounds = (
+        medians.with_columns(apart=value - value.mean().over(*series, "session"), size=size)
+        .group_by(series)
+        .agg(count=pl.len(), mean=value.mean(), within=pl.col("apart").pow(2).sum(), sizes=pl.col("size").sum())
+    )
     rows = results.join(rounds, on=series)
     assert len(rows) == len(results) > 1000
     n, own = rows["count"].to_numpy().astype(float), rows["variance"].to_numpy()
-    assert (own >= rows["own"].to_numpy() * (1 - 1e-6)).all(), "a variance is only ever raised"
+    df = n - rows["n_sessions"].to_numpy()
+    assert (own >= rows["within"].to_numpy() / df * (1 - 1e-6)).all(), "a variance is only ever raised"
     d0, s0 = rows["prior_df"].to_numpy(), rows["prior_variance"].to_numpy()
-    se = np.sqrt((d0 * s0 + (n - 1) * own) / (d0 + n - 1) / n)
+    between = rows["session_variance"].fill_null(0).to_numpy()
+    assert (between > 0).any()
+    se = np.sqrt((d0 * s0 + df * own) / (d0 + df) / n + between * rows["sizes"].to_numpy() / n**2)
     half = stats.t.ppf(0.995, rows["df"].to_numpy()) * se
     logit = (rows["scale"] == "logit").to_numpy()
     for name, value in (("estimate", 0.0), ("low", -half), ("high", half)):

@@ -86,7 +86,10 @@ def test_repetition_tells_timed_results_from_numerics(table: Any) -> None:
 
 
 def results_in_sessions(*groups: tuple[str, str, str, float, float]) -> Any:
-    """Return evidence with two results for each group: experiment, metric, scale, and variances of sessions, rounds."""
+    """Return evidence with two results for each group.
+
+    groups: experiment, metric, scale, variance between sessions, variance between rounds.
+    """
     rows = [
         {"node": "a", "device": "cpu", "experiment": experiment, "metric": metric, "scale": scale, "estimate": 1.0,
          "n_sessions": sessions, "session_variance": between, "variance": within}
@@ -107,11 +110,11 @@ def test_sessions_are_compared_to_rounds_for_each_experiment() -> None:
     )
     (exhibit,) = session_exhibit(evidence)
     assert exhibit.chart.title == "Between sessions, 1 of 2 experiments spread more than between rounds"
-    assert exhibit.says[0].startswith("Time of gemm spreads most between sessions: 4.0%, from 1 result in several")
+    assert exhibit.says[0].startswith("Time of gemm spreads most between sessions: 4%, from 1 result in several")
     assert exhibit.table is not None
     assert [row[1:] for row in exhibit.table.rows] == [
-        ["time of gemm", "2", "1", "1.0%", "4.0%", "4.0"],
-        ["time of training", "2", "1", "2.0%", "0%", "0"],
+        ["time of gemm", "2", "1", "1%", "4%", "4"],
+        ["time of training", "2", "1", "2%", "0%", "0"],
     ]
 
 

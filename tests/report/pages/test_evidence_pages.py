@@ -59,7 +59,7 @@ def test_index_leads_to_every_page_and_the_sources_page_to_the_index(site: Path,
 
 
 def _listed_names(page: BeautifulSoup, names: Any) -> Iterator[str]:
-    """Yield the names in a list of evidence, with the names in the lists of common evidence that it links to."""
+    """Yield the names in an evidence list, and in the lists of common evidence to which it links."""
     for item in names.select("li"):
         common = item.select_one('a[href^="#evidence-in-common-"]')
         if common:

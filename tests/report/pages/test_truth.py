@@ -102,7 +102,8 @@ def test_prompt_rows_have_distinct_names(published_evidence: Evidence) -> None:
     assert shown
     for exhibit in shown:
         assert exhibit.table
-        names = [row[0] for row in exhibit.table.rows]
+        texts = exhibit.table.align.index("r")
+        names = [tuple(row[:texts]) for row in exhibit.table.rows]
         assert len(names) > 1
         assert len(set(names)) == len(names)
 
