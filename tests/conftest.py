@@ -15,8 +15,8 @@ from hypothesis import settings
 
 from tests.missing_tools import skip_without
 
-# Examples have no deadline, because their running time is not under test.
-settings.register_profile("study", deadline=None)
+# Examples have no deadline, because their running time is not under test. Each run draws new ones.
+settings.register_profile("study", deadline=None, max_examples=50)
 settings.load_profile("study")
 
 

@@ -26,8 +26,10 @@ def look_nodes(data: Dataset) -> dict[str, list[int]]:
     return {node: rounds for node, rounds in looks.items() if rounds}
 
 
-def datasets_at_looks(data: Dataset) -> list[Dataset]:
-    """Return the dataset as of each look, in order; empty if no node has looks. Rows keep their numbers.
+def datasets_at_looks(data: Dataset) -> list[tuple[Dataset, frozenset[str]]]:
+    """Return the dataset as of each look, with the experiments that were measured after the look before it.
+
+    The looks are in order; there are none if no node has looks. Rows keep their numbers.
 
     A node without a look of that number of rounds is as of its next look, and after its last look as of that one. Nodes
     without looks are complete in all datasets.
@@ -38,7 +40,23 @@ def datasets_at_looks(data: Dataset) -> list[Dataset]:
         {node: next((rounds for rounds in own if rounds >= look), own[-1]) for node, own in nodes.items()}
         for look in looks
     ]
-    return [_dataset_up_to(data, limit) for limit in limits]
+    before: list[dict[str, int]] = [dict.fromkeys(nodes, 0), *limits][: len(limits)]
+    return [
+        (_dataset_up_to(data, last), _experiments_between(data, first, last))
+        for first, last in zip(before, limits, strict=True)
+    ]
+
+
+def _experiments_between(data: Dataset, first: Mapping[str, int], last: Mapping[str, int]) -> frozenset[str]:
+    """Return the experiments with rounds after the rounds `first` and up to the rounds `last`, both by node id."""
+    places = [
+        (node.id, place)
+        for node in data.nodes.nodes
+        if node.id in last
+        for about in node.rounds
+        if (place := parse_round_file(str(about["file"])))
+    ]
+    return frozenset(place[0] for node, place in places if first[node] < place[2] <= last[node])
 
 
 @dataclass

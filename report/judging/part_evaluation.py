@@ -8,7 +8,7 @@ the margin that a record needs to decide. Indirect evidence is only shown.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -197,10 +197,14 @@ class PartResult:
 
 
 class QuantityCache:
-    """Cache for each quantity's estimates on one dataset. It also records the data that each quantity used."""
+    """Cache for each quantity's estimates on one dataset. It also records the data that each quantity used.
 
-    def __init__(self, data: Dataset) -> None:
-        self.data = data
+    before: the cache as of the look before. new: experiments that were measured after that look. Quantities that read
+    none of them are as they were.
+    """
+
+    def __init__(self, data: Dataset, before: QuantityCache | None = None, new: Collection[str] = ()) -> None:
+        self.data, self._before, self._new = data, before, new
         self._estimates: dict[str, Estimates] = {}
         self._used: dict[str, DataUse] = {}
         self._read: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -208,10 +212,17 @@ class QuantityCache:
     @cached_property
     def looks(self) -> list[QuantityCache]:
         """Return a cache for the dataset as of each look; empty if no node has looks."""
-        return [QuantityCache(data) for data in datasets_at_looks(self.data)]
+        caches: list[QuantityCache] = []
+        for data, new in datasets_at_looks(self.data):
+            caches.append(QuantityCache(data, caches[-1] if caches else None, new))
+        return caches
 
     def estimates(self, quantity: Quantity) -> Estimates:
         """Return a quantity's estimates. Raises MissingSourceError if a figure that it needs is not verified."""
+        if quantity.name not in self._estimates and self._before:
+            estimates = self._before.estimates(quantity)
+            if not self._before._experiments_read(quantity) & set(self._new):
+                self._estimates[quantity.name], self._used[quantity.name] = estimates, self._before._used[quantity.name]
         if quantity.name not in self._estimates:
             with self.data.track_use() as used:
                 self._used[quantity.name] = used
@@ -224,8 +235,10 @@ class QuantityCache:
 
     def undeclared_experiments(self, quantity: Quantity) -> list[str]:
         """Return the experiments that a quantity read but declares neither in `experiments` nor in `reads`."""
-        read = {experiment for experiment, _ in self._used.get(quantity.name, DataUse()).rows}
-        return sorted(read - {*quantity.experiments, *quantity.reads})
+        return sorted(self._experiments_read(quantity) - {*quantity.experiments, *quantity.reads})
+
+    def _experiments_read(self, quantity: Quantity) -> set[str]:
+        return {experiment for experiment, _ in self._used.get(quantity.name, DataUse()).rows}
 
     def from_samples(self, quantity: Quantity) -> bool:
         """Return True if a quantity read samples, not just the summary's medians."""

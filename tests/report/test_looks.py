@@ -87,7 +87,7 @@ def data(synthetic: Factory) -> Dataset:
 
 
 def test_look_counts_the_rounds_up_to_its_number(data: Dataset) -> None:
-    looks = datasets_at_looks(data)
+    looks = [look for look, _ in datasets_at_looks(data)]
     for rounds, look in zip((3, 5, 8), looks, strict=True):
         for name in ("node", "metric", "params"):
             assert look.table[name].astype(str).tolist() == data.table[name].astype(str).tolist(), "rows keep numbers"
@@ -106,7 +106,9 @@ def test_series_that_appears_after_a_look_has_no_result_there(synthetic: Factory
     node = synthetic("kind-00aa11", more={"looks": LOOKS}).gemm(8, n=256).clock(rounds=8)
     node.rows = [row for row in node.rows if row["metric"] != "clock" or row["round"] > 3]
     node.write()
-    first, second, _ = datasets_at_looks(Dataset(read_nodes([synthetic.root], allow_synthetic=True)))
+    looks = datasets_at_looks(Dataset(read_nodes([synthetic.root], allow_synthetic=True)))
+    first, second, _ = (look for look, _ in looks)
+    assert [new for _, new in looks] == [{"gemm"}, {"clock"}, {"clock"}]
     assert [len(look.summary("clock", "clock")) for look in (first, second)] == [0, 1]
     assert first.table["status"].tolist() == ["skipped", "ok"]
 

@@ -17,7 +17,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
-from report.cli import main
 from report.data.dataset import Dataset
 from report.data.node_reader import read_nodes
 from report.data.published_records import (
@@ -540,11 +539,3 @@ def test_awaiting_claims_have_published_evidence_or_a_reason() -> None:
         waits = any("gpu" in need.kinds for need in needs) or any(part.awaits for part in claim.parts)
         waits = waits or any(part.scope.get("device") == "gpu" for part in claim.parts)
         assert not waits or claim.published or claim.unpublished, claim.id
-
-
-def test_references_command_lists_record_users(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["references", "--records"]) == 0, "use these, or remove them from data/reference"
-    output = capsys.readouterr().out
-    assert output.splitlines()[-1] == "0 used by nobody"
-    assert re.search(r"mlperf-training-3\.1: \d+ of \d+ records: .*G09", output)
-    assert "mlperf-training-3.1/intel.16-nodes-spr-pytorch.resnet: " in output

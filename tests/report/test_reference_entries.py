@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -87,14 +88,16 @@ def test_figures_are_formatted(value: Any, more: dict[str, Any], text: str) -> N
 def test_references_lists_unverified_first_and_fails_for_unused(
     published_study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """See `test_references_command_lists_record_users` for the command's success if no entry is unused."""
     folder = tmp_path / "reference"
     shutil.copytree(REFERENCE, folder)
     write_references(folder, make_entry("lonely.figure", 1.0, "B/s"))
-    assert main(["references", "--data", str(published_study / "data"), "--reference", str(folder)]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    assert main(["references", "--records", "--data", str(published_study / "data"), "--reference", str(folder)]) == 1
+    output = capsys.readouterr().out
+    lines = output.splitlines()
     unread = [name for name, entry in read_reference(REFERENCE).items() if entry["status"] == "not verified"]
     assert lines[0] == f"{len(unread)} figures not verified:"
     assert [line.split(":")[0].strip() for line in lines[1 : len(unread) + 1]] == unread
     # If this fails because other entries are listed, use these entries or remove them from data/reference.
     assert lines[-2:] == ["1 used by nobody:", "  lonely.figure: 1 B/s, verified"]
+    assert re.search(r"mlperf-training-3\.1: \d+ of \d+ records: .*G09", output)
+    assert "mlperf-training-3.1/intel.16-nodes-spr-pytorch.resnet: " in output

@@ -1,4 +1,4 @@
-"""A fleet with 20 machines: pages stay light, show the extremes, and count all machines."""
+"""A fleet with ten machines: pages stay light, show the extremes, and count all machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from report.pages.render import render
 from tests.report.built_once import build_once, loaded_bytes
 from tests.report.pages.edition_files import Study, read_study, write_study
 
-MANY = 20
+MANY = 10
 # Names and rates are in different orders, so nodes that are sorted by name are not sorted by rate.
 RATES = {f"node-{place:02d}": 4.0 + 0.4 * (place * 7 % MANY) for place in range(MANY)}
 ENDS = {min(RATES, key=lambda name: RATES[name]), max(RATES, key=lambda name: RATES[name])}

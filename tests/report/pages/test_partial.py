@@ -33,7 +33,7 @@ SEEDS = range(1)
 def test_pages_and_figures_are_made_from_any_part_of_the_nodes(tmp_path: Path, seed: int) -> None:
     partial.write_study(tmp_path / "nodes", seed, most=3)
     partial.judge_study(tmp_path, others=seed == 0)
-    assert [str(failure) for failure in partial.find_failures(tmp_path, 0.25, seed).items] == []
+    assert [str(failure) for failure in partial.find_failures(tmp_path, 0.1, seed).items] == []
 
 
 def write_one_round(folder: Path, names: list[str], only: Sequence[str] = (), older: bool = False) -> None:
@@ -70,7 +70,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_one_round_in_an_earlier_format_makes_all_pages(tmp_path: Path) -> None:
     write_one_round(tmp_path, ["laptop", "desktop", "amd-epyc-2c-089962.146241"], older=True)
-    assert [str(failure) for failure in partial.find_failures(tmp_path, 0.25).items] == []
+    assert [str(failure) for failure in partial.find_failures(tmp_path, 0.1).items] == []
 
 
 class BrokenPageError(Exception):
