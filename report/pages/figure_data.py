@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from contract.node import count_machines
 from report.data.dataset import Dataset, DataUse
 from report.data.gathered_files import read_dataset, read_summary
 from report.data.published_records import PUBLISHED, read_published
@@ -100,7 +101,8 @@ class Evidence:
     def shown_nodes(self) -> list[str]:
         """Ids of the nodes to list on pages. Raises StudyError if the folder is not from `report gather`."""
         nodes = self.document["nodes"]
-        if self.folder is None or len(nodes) <= machine_selection.MOST:
+        few = count_machines(str(node["id"]) for node in nodes) <= machine_selection.MOST
+        if self.folder is None or few:
             return machine_selection.select_nodes(nodes, None)
         return machine_selection.select_nodes(nodes, read_summary(self.folder, machine_selection.COLUMNS))
 

@@ -19,7 +19,7 @@ _POINT = ["kind", *(name for name in POINT if name not in ("node", "device"))]
 
 
 def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None) -> list[str]:
-    """Return the node ids to show, in order: all if there are at most MOST, else a selection.
+    """Return the node ids to show, in order: all if they are runs on at most MOST machines, else a selection.
 
     For each kind of device, the slowest, the median and the fastest node are selected. A node's time at each point is
     divided by the median time of all nodes, and the median of these ratios determines the order. Then nodes are added
@@ -30,7 +30,9 @@ def select_nodes(nodes: Sequence[Mapping[str, Any]], table: pd.DataFrame | None)
     table: summary of all nodes with the columns COLUMNS; None selects the first MOST nodes.
     """
     every = [str(node["id"]) for node in nodes]
-    if len(every) <= MOST or table is None:
+    if count_machines(every) <= MOST:
+        return every
+    if table is None:
         return every[:MOST]
     ok = table[table["status"] == "ok"]
     kinds = {str(name): device_kind(str(name)) for name in ok["device"].unique()}

@@ -38,6 +38,12 @@ def session_groups(table: pd.DataFrame) -> pd.DataFrame:
     return spread[spread["rounds"] > _LEAST_SPREAD].reset_index()
 
 
+def _number_name(experiment: str, metric: str) -> str:
+    """Name a number as in 'gemm' (its time), 'clock', or 'training: time forward'."""
+    words = [text.replace("_", " ").replace("-", " ").replace(".", " ") for text in (experiment, metric)]
+    return words[0] if metric in ("time", experiment) else f"{words[0]}: {words[1]}"
+
+
 def session_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Show the spread between sessions for each experiment, beside that between rounds."""
     if evidence.data is None or "session_variance" not in evidence.data.table:
@@ -47,9 +53,11 @@ def session_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         return
     machines = groups["node"].map(lambda node: evidence.names.get(str(node), str(node)))
     devices = groups["device"].nunique() > 1
+    names = [_number_name(str(row.experiment), str(row.metric)) for row in groups.itertuples()]
     groups = groups.assign(
         machine=machines,
-        what=groups["metric"].astype(str) + " of " + groups["experiment"].astype(str)
+        name=names,
+        what=pd.Series(names)
         + (" on " + groups["device"].astype(str) if devices else "")
         + (", " + machines if machines.nunique() > 1 else ""),
         ratio=groups["sessions"] / groups["rounds"],
@@ -79,7 +87,7 @@ def session_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
          "The spread between sessions is what exceeds that of the rounds: 0 where sessions differ no more than rounds "
          "imply. It widens the interval of every result in its row."],
         Table(["Machine", "Number", "Results", "In several sessions", "Between rounds", "Between sessions", "Ratio"],
-              [[row["machine"], f"{row['metric']} of {row['experiment']}", f"{row['results']:,}",
+              [[row["machine"], row["name"], f"{row['results']:,}",
                 f"{row['repeated']:,}", as_percent(row["rounds"]), as_percent(row["sessions"]),
                 two_digits(row["ratio"])] for row in groups.to_dict("records")], "llrrrrr",
               "Standard deviations between sessions and between rounds"),

@@ -104,17 +104,19 @@ def test_sessions_are_compared_to_rounds_for_each_experiment() -> None:
     evidence = results_in_sessions(
         ("gemm", "time", "log", 0.0016, 0.0001),
         ("training", "time", "log", 0.0, 0.0004),
+        ("training", "time.forward", "log", 0.0, 0.0009),
         ("training", "share", "logit", 0.01, 0.0001),
         ("models", "flop", "log", 0.0, 1e-13),
         ("peak", "time", "log", float("nan"), 0.0001),
     )
     (exhibit,) = session_exhibit(evidence)
     assert exhibit.chart.title == "Between sessions, 1 of 2 experiments spread more than between rounds"
-    assert exhibit.says[0].startswith("Time of gemm spreads most between sessions: 4%, from 1 result in several")
+    assert exhibit.says[0].startswith("Gemm spreads most between sessions: 4%, from 1 result in several")
     assert exhibit.table is not None
     assert [row[1:] for row in exhibit.table.rows] == [
-        ["time of gemm", "2", "1", "1%", "4%", "4"],
-        ["time of training", "2", "1", "2%", "0%", "0"],
+        ["gemm", "2", "1", "1%", "4%", "4"],
+        ["training", "2", "1", "2%", "0%", "0"],
+        ["training: time forward", "2", "1", "3%", "0%", "0"],
     ]
 
 

@@ -75,6 +75,11 @@ def test_sole_measurer_and_one_machine_per_folder_are_shown() -> None:
     assert machine_selection.select_nodes(apart, table) == ["a", "c", "f", "j"]
 
 
+def test_runs_of_few_machines_are_all_shown() -> None:
+    runs = [{"id": f"kind-{at % 2:06x}.aaaaaa.{at}", "source": "data/nodes"} for at in range(2, 12)]
+    assert machine_selection.select_nodes(runs, None) == [run["id"] for run in runs]
+
+
 def test_selection_text_counts_runs_or_known_machines() -> None:
     assert "1 of 3 runs are shown one by one: the first." in machine_selection.selection_text(
         1, ["a.aaaaaa", "a.aaaaaa.2", "b"], known=False
