@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
 from contract.files import read_checked_json
 from report import PACKAGE, ROOT
@@ -34,6 +35,8 @@ from report.quantities.whole_runs import CHECK, STEP_CHECK, Coverage, parts_cove
 
 # Experiments whose results are mostly counted or exact, so that they repeat whatever the intervals are.
 NUMERIC = ("equivalence", "numerics")
+# Most bars in a row of a chart, so that the chart fits on a page.
+MOST_BARS = 4
 Record = dict[str, Any]
 
 
@@ -209,6 +212,15 @@ def _step_sentences(cases: list[Record]) -> list[str]:
     ]
 
 
+def _machine_bars(table: pd.DataFrame, value: str, axis: str) -> Callable[[float], Figure]:
+    """Return a drawing with a bar for each machine and row; with more than MOST_BARS machines, only the longest bar."""
+    machines = table["machine"].nunique()
+    if machines > MOST_BARS:
+        longest = table.loc[table.groupby("what", sort=False)[value].idxmax()]
+        return bar_chart(longest, value, "what", f"{axis}, largest of {machines}")
+    return bar_chart(table, value, "what", axis, hue="machine" if machines > 1 else None)
+
+
 def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Show the share of disturbed results by machine and kind of disturbance."""
     rows: list[Record] = []
@@ -235,13 +247,11 @@ def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             )
     if not rows:
         return
-    table = pd.DataFrame(rows)
     yield Exhibit(
         Chart(
             "checks-disturbed",
             f"The most frequent disturbance is that {worst[1]}: in {as_percent(worst[0])} of the results on {worst[2]}",
-            bar_chart(table, "share", "what", "share of a machine's results (%)",
-                      hue="machine" if table["machine"].nunique() > 1 else None),
+            _machine_bars(pd.DataFrame(rows), "share", "share of a machine's results (%)"),
             "● seen beside the measurements. Disturbed results are kept and marked in the data.",
             "; ".join(f"{row['machine']}: {row['what']}: {two_digits(row['share'])}%" for row in rows),
         ),
@@ -278,8 +288,7 @@ def _lacking_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         Chart(
             "checks-lacking",
             f"Some points were measured without all of their numbers: most often {most['what']} is missing",
-            bar_chart(pd.DataFrame(rows), "points", "what", "measured points that lack the number",
-                      hue="machine" if len({row["machine"] for row in rows}) > 1 else None),
+            _machine_bars(pd.DataFrame(rows), "points", "measured points that lack the number"),
             "● counted from the samples. The points' other numbers were measured, and are used.",
             "; ".join(f"{row['machine']}: {row['what']}: {row['points']:,}" for row in rows),
         ),
