@@ -84,12 +84,12 @@ class Evidence:
 
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
         self.own = own_nodes(document["nodes"])
-        self.document, self.folder = {**document, "nodes": self._own_first(document["nodes"])}, data
+        self.document, self.folder = {**document, "nodes": self._sort_nodes(document["nodes"])}, data
         self.names = {str(node["id"]): self._display_name(node) for node in self.document["nodes"]}
 
-    def _own_first(self, nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Put the user's nodes first."""
-        return sorted(nodes, key=lambda node: str(node["id"]) not in self.own)
+    def _sort_nodes(self, nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Put the user's nodes first, and among equals the node with most results."""
+        return sorted(nodes, key=lambda node: (str(node["id"]) not in self.own, -int(node.get("n_ok") or 0)))
 
     def _display_name(self, node: Mapping[str, Any]) -> str:
         name = str(node.get("label") or node["id"])
