@@ -79,10 +79,9 @@ def test_rented_gpu_is_measured_despite_interrupt_and_faults(tmp_path: Path) -> 
         assert there == {tuple(point.columns.values()) for point in job.round_points(number)}
 
     outcomes = format_outcomes([node])
-    # Leave out timeouts, because on a busy machine points in any experiment may time out, and the hanging process,
-    # because a signal may end it before its time is up.
+    # Leave out timeouts, because on a busy machine points in any experiment may time out.
     lost = set(re.findall(r"^ +\d+  (\S+) on \S+: (?!timeout)", outcomes, re.MULTILINE))
-    assert lost - {SPOILT["HANG"]} == {SPOILT["CRASH"], SPOILT["NONSENSE"]}, outcomes
+    assert lost == {SPOILT["CRASH"], SPOILT["NONSENSE"]}, outcomes
     for experiment, words in (
         ("parallelism", "was ended by SIGKILL"),
         ("numerics", "timeout: no answer within"),
