@@ -241,6 +241,8 @@ def label_value(name: str, value: Any) -> str:
     if name in ("device", "kind"):
         return _DEVICE.get(str(value), str(value))
     if name == "threads":
+        if value == "all":
+            return "all threads"
         return "no CPU threads" if value == 0 else format_count(int(value), "thread")
     if name == "in_flight":
         return f"{format_count(int(value), 'thread')} in flight"
@@ -299,7 +301,7 @@ def labels_text(labels: Mapping[str, Any], leave_out: Sequence[str] = ()) -> str
 _HIDDEN_PUBLISHED = {
     "source", "family", "records", "measure", "task", "strength", "comparison", "variant", "baseline", "gpus",
     "software", "node", "device", "gpu", "cpu", "machine", "of", "to", "model", "precision", "transfers", "copied",
-    "ceilings",
+    "ceilings", "cpu_result",
 }  # fmt: skip
 
 

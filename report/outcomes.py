@@ -59,6 +59,16 @@ DIFFER = "differ"
 
 # Origin of the deciding measurements: this study, or published runs by others.
 HERE, OTHERS = "here", "others"
+# What decides a claim, in words: an evidence tier, or why no evidence does.
+OPEN = "open"
+BASES = {
+    "measured": "measured here",
+    "derived": "derived",
+    "published": "on others' runs",
+    "documented": "by documents",
+    OPEN: "open",
+    "not testable": "not testable",
+}
 
 # Robustness levels for a claim, as `judging.robustness.claim_robustness` defines them.
 ROBUST, SENSITIVE, LISTED, UNTRIED = "robust", "sensitive", "on a chosen list", "not varied"
@@ -117,19 +127,20 @@ def combine_verdicts(outcomes: Sequence[str]) -> Verdict:
 
     The first verdict whose condition is met applies:
     DEPENDS: a part depends, or one part is supported and another challenged. Further evidence cannot undo this.
+    CHALLENGED: a part is challenged. The whole cannot become true; at most, another part can.
     AWAITING_...: a part awaits evidence.
+    UNDECIDED: a part is undecided.
     SUPPORTED: all parts are supported.
-    CHALLENGED: more than half the parts are challenged.
-    UNDECIDED: all other outcomes.
     """
     kinds = [Verdict(outcome) for outcome in outcomes]
     if Verdict.DEPENDS in kinds or {Verdict.SUPPORTED, Verdict.CHALLENGED} <= set(kinds):
         return Verdict.DEPENDS
+    if Verdict.CHALLENGED in kinds:
+        return Verdict.CHALLENGED
     awaited = [kind for kind in kinds if kind.awaits]
     if awaited:
         return min(awaited, key=AWAITING.index)
-    verdict = verdict_from_counts(len(kinds), kinds.count(Verdict.SUPPORTED), kinds.count(Verdict.CHALLENGED))
-    return Verdict.UNDECIDED if verdict is Verdict.SUPPORTED and Verdict.UNDECIDED in kinds else verdict
+    return Verdict.UNDECIDED if Verdict.UNDECIDED in kinds else Verdict.SUPPORTED
 
 
 @dataclass(frozen=True, order=True)
@@ -168,15 +179,24 @@ class Threshold:
         return threshold_text(self.json, unit)
 
 
-def _decided_line(document: Mapping[str, Any]) -> list[str]:
-    """Format a line that counts the claims decided here, decided on published runs, and open.
+def verdict_basis(verdict: Mapping[str, Any]) -> str:
+    """Return the tier of the evidence that decides a claim, or 'open' (undecided) or 'not testable'."""
+    if verdict["verdict"] == Verdict.NOT_TESTABLE:
+        return str(Verdict.NOT_TESTABLE)
+    if verdict["verdict"] not in DECIDED:
+        return OPEN
+    return str(Tier.PUBLISHED if verdict.get("decided_on") == OTHERS else verdict["evidence_tier"])
 
-    The list is empty for an older file, which lacks these numbers.
-    """
-    numbers = document.get("decided")
-    if not numbers:
-        return []
-    return ["", f"decided here: {numbers[HERE]}; decided on others' runs: {numbers[OTHERS]}; open: {numbers['open']}"]
+
+def count_bases(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Count the claims by `verdict_basis`; names without claims count 0."""
+    bases = [verdict_basis(verdict) for verdict in verdicts]
+    return {name: bases.count(name) for name in BASES}
+
+
+def format_bases(counts: Mapping[str, int]) -> str:
+    """Format the counts from `count_bases`: '21 measured here, 12 derived, 20 on others' runs, 14 by documents'."""
+    return ", ".join(f"{counts[name]} {BASES[name]}" for name in BASES if counts[name])
 
 
 def tally(document: Mapping[str, Any]) -> str:
@@ -205,7 +225,8 @@ def tally(document: Mapping[str, Any]) -> str:
             line("claims differ", [], question_verdicts.count(DIFFER)),
             "-" * len(head),
             line("in all", [verdict["article"] for verdict in document["verdicts"]], len(question_verdicts)),
-            *_decided_line(document),
+            "",
+            f"decided by: {format_bases(count_bases(document['verdicts']))}",
             "",
             *(f"node: {node['label']} ({node['n_ok']} of {node['n_points']} series ok)" for node in document["nodes"]),
             *(f"left out: {file['file']}: {file['reason']}" for file in document["refused"]),

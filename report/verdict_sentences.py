@@ -23,6 +23,7 @@ from report.formatting import (
     side_name,
     threshold_text,
     thresholds_text,
+    uncapitalize,
     with_unit,
 )
 from report.outcomes import UNTRIED, Verdict, is_sensitive_to_list
@@ -87,7 +88,19 @@ def rule_text(part: Record) -> str:
     else:
         text = f"{compares} {limit} {every}"
     scaled = f", after {_scaling_text(part['scale'])} ({part['scale_why']})" if part["scale"] != 1 else ""
-    return f"supported if {text}{scaled}"
+    return f"supported if {text}{scaled}{_margin_rule_text(part)}"
+
+
+def _margin_rule_text(part: Record) -> str:
+    """Format the margin by which others' figures count; '' for a part that our own rounds or documents decide."""
+    margin = part.get("margin")
+    if margin is None:
+        return ""
+    why = f" ({uncapitalize(part['margin_why'].rstrip('.'))})" if part["margin_why"] else ""
+    return (
+        f". A figure of others counts if it clears the threshold by a factor of {format_exact(margin)}{why}, or if an "
+        "independent source lies on the same side"
+    )
 
 
 def strength_text(part: Record, cases: Sequence[Record]) -> str:
@@ -120,6 +133,30 @@ def more_rounds_text(part: Record) -> str:
             f"rounds would decide {join_words(looks)}."
         )
     return " ".join(texts)
+
+
+def replaced_verdicts(verdict: Record) -> Iterator[tuple[int, str]]:
+    """Yield each version of the rule that was replaced after data had been seen, if its verdict is another one.
+
+    Its verdict is that on today's evidence or, if the rule is the same, on the evidence of the day of the change.
+    """
+    for change in verdict["changes"]:
+        earlier = change["before"] if change["same_rule"] else change["earlier"]
+        if change["data_seen"] and earlier not in (None, verdict["verdict"]):
+            yield int(change["version"]) - 1, str(earlier)
+
+
+def count_rule_changes(verdicts: Sequence[Record]) -> dict[str, int]:
+    """Count the rules that are as first declared, changed before data only, changed after, and turned by the latter."""
+    judged = [verdict for verdict in verdicts if verdict["kind"] != "judgement"]
+    seen = [verdict for verdict in judged if any(change["data_seen"] for change in verdict["changes"])]
+    return {
+        "rules": len(judged),
+        "unchanged": sum(not verdict["changes"] for verdict in judged),
+        "before": sum(bool(verdict["changes"]) for verdict in judged) - len(seen),
+        "after": len(seen),
+        "turned": sum(any(replaced_verdicts(verdict)) for verdict in seen),
+    }
 
 
 def list_text(part: Record) -> str:

@@ -17,7 +17,7 @@ from contract.files import read_json
 from report.outcomes import Side, Tier, Verdict
 
 # File format number. It is incremented when a reader would misread older files.
-FORMAT = 3
+FORMAT = 4
 
 Number = float | None
 # One number, or both ends of a range.
@@ -156,6 +156,15 @@ class Part(Struct, kw_only=True, forbid_unknown_fields=True):
     scale: float
     scale_why: str
     how: Annotated[str | None, Meta(description="Definition of the quantity")]
+    ends: Annotated[
+        Literal["interval", "interval and assumptions", "assumptions", "source", "bound", "none"],
+        Meta(description="What the ends of its cases' numbers are: an interval from rounds, the range of assumptions, "
+             "the range told by the source, or a bound on one side"),
+    ]  # fmt: skip
+    margin: Annotated[
+        Number, Meta(description="Factor by which a published figure clears the threshold; null where rounds decide")
+    ]
+    margin_why: Annotated[str, Meta(description="Why it is not the usual factor")]
     entries: Annotated[list[str], Meta(description="Reference entries used")]
     from_samples: Annotated[bool, Meta(description="Computed from samples, not from the summary's medians")]
     followed: Annotated[bool, Meta(description="The source rows behind each case are known exactly")]
@@ -202,6 +211,21 @@ class Case(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
     instance_high: Annotated[Number, Meta(description="Largest estimate among them")] = None
 
 
+class Change(Struct, kw_only=True, forbid_unknown_fields=True):
+    """A new version of a claim's rule, with what the version before says today."""
+
+    version: int
+    date: str
+    data_seen: Annotated[bool, Meta(description="The version before had been judged on data when the rule changed")]
+    reason: str
+    same_rule: Annotated[bool, Meta(description="Only a quantity is computed otherwise")]
+    earlier: Annotated[Verdict | None, Meta(description="Verdict by the version before, on today's evidence")]
+    gone: Annotated[str, Meta(description="Why the version before cannot be judged today")]
+    before: Annotated[
+        Verdict | None, Meta(description="With the same rule: the verdict before, on the evidence of that day")
+    ]
+
+
 class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
     """The verdict on one claim."""
 
@@ -210,6 +234,7 @@ class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
     article_title: str
     section: str
     says: str
+    word: Annotated[str, Meta(description="The article's word that carries the claim's strength; none without one")]
     kind: str
     question: str
     verdict: Verdict
@@ -241,7 +266,7 @@ class Claim(Struct, kw_only=True, forbid_unknown_fields=True):
     note: str
     sources: list[dict[str, Any]]
     version: int
-    changes: list[dict[str, Any]]
+    changes: list[Change]
 
 
 class Document(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -255,7 +280,7 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
     nodes: list[dict[str, Any]]
     refused: Annotated[list[dict[str, Any]], Meta(description="Files left out, with the reason")]
     tally: dict[str, int]
-    decided: Annotated[dict[str, int], Meta(description="Number of claims decided here, by published runs, and open")]
+    decided: Annotated[dict[str, int], Meta(description="Number of claims by what decides them: an evidence tier, or open, or not testable")]
     multiplicity: Annotated[
         dict[str, float],
         Meta(description="Cases with an interval from rounds, decided ones, expected errors among them, and cases that "

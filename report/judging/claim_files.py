@@ -14,6 +14,7 @@ from contract.files import read_yaml, yaml_place
 from contract.schema import did_you_mean
 from report import PACKAGE
 from report.findings import unknown_placeholders
+from report.judging.claim_words import WORDS, misfit, missing_word
 from report.outcomes import Threshold, Tier
 from report.quantities import Quantity, quantities
 
@@ -49,6 +50,8 @@ class Part:
     cases_why: the reason why the cases are a chosen list; '' if they are not.
     machine: a machine kind from `machine_kinds.KINDS`, whose nodes alone decide the part; '' means all nodes.
     declared: the claim's threshold, if `threshold` is another one to try; None if it is not.
+    word: the article's word for this part's strength; '' if it is the claim's word.
+    margin, margin_why: for published figures, those of `PublishedEvidence`.
     """
 
     name: str
@@ -65,6 +68,9 @@ class Part:
     machine: str = ""
     awaits: dict[str, str] | None = None
     declared: Threshold | None = None
+    word: str = ""
+    margin: float | None = None
+    margin_why: str = ""
 
     def with_threshold(self, threshold: Threshold) -> Part:
         """Return the part with another threshold to try."""
@@ -88,6 +94,11 @@ class Part:
         return str(self.options.get("quantifier", "most"))
 
     @property
+    def counts_any_minority(self) -> bool:
+        """True if cases on the smaller side count although none of them is sure, as in earlier versions of rules."""
+        return self.options.get("minority") == "any"
+
+    @property
     def share(self) -> float:
         """Fraction of units (such as models) that must reach the threshold; only the rule for_share_of uses it."""
         return float(self.options.get("share", 1.0))
@@ -106,6 +117,8 @@ class PublishedEvidence:
     why: the common points and the differences between the records and the claim.
     of: for the rule for_share_of, the label whose values are counted, such as model; '' for the label in the part's
     options.
+    margin: the factor by which a figure must lie beyond the threshold to decide without a second source; None for the
+    usual one. margin_why: the reason for another one.
     """
 
     part: str
@@ -116,11 +129,36 @@ class PublishedEvidence:
     scale: float = 1.0
     scale_why: str = ""
     of: str = ""
+    margin: float | None = None
+    margin_why: str = ""
+
+
+@dataclass(frozen=True)
+class Change:
+    """New version of a claim's rule.
+
+    date: as YYYY-MM-DD.
+    data_seen: True if the version before had been judged on data when the rule changed.
+    parts: the parts of the version before; empty if its rule is the same, or cannot be judged today.
+    gone: the reason why the rule of the version before cannot be judged today; '' if it can.
+    before: the verdict of the version before on the evidence of that day, if its rule is the same but a quantity is
+    computed otherwise; '' if it is not.
+    """
+
+    version: int
+    date: str
+    data_seen: bool
+    reason: str
+    parts: tuple[Part, ...] = ()
+    gone: str = ""
+    before: str = ""
 
 
 @dataclass(frozen=True)
 class Claim:
     """Claim from an article, with the parts that decide it; a judgement or an untestable claim has no parts.
+
+    word: the article's word that carries the claim's strength, such as can or most; none if there is no such word.
 
     findings: for each outcome, the sentences for the report; the first sentence whose numbers are known is used.
     when_written: the parts as they would be judged on the article's date.
@@ -135,6 +173,7 @@ class Claim:
     article: str
     section: str
     says: str
+    word: str
     kind: str
     version: int
     path: Path
@@ -151,7 +190,7 @@ class Claim:
     bears_on: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     note: str = ""
-    changes: tuple[dict[str, Any], ...] = ()
+    changes: tuple[Change, ...] = ()
 
 
 def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
@@ -169,6 +208,8 @@ def read_claims(directory: Path, reference: Mapping[str, Any]) -> list[Claim]:
     for claim in claims:
         _check_links(claim, known, reference)
     inherited = [_inherit_parts(claim, known) for claim in claims]
+    for claim in inherited:
+        _check_words(claim)
     return sorted(inherited, key=lambda claim: (list(ARTICLES).index(claim.article), claim.id))
 
 
@@ -194,6 +235,8 @@ def full_schema() -> dict[str, Any]:
         sides = {"properties": {key: {"enum": allowed} for key in ("of", "to")}}
         rules.append({"if": {**condition, "required": ["options"]}, "then": {"properties": {"options": sides}}})
     schema["$defs"]["rules"]["allOf"] += rules
+    schema["$defs"]["word"]["enum"] = list(WORDS)
+    schema["$defs"]["earlier_part"]["properties"]["quantity"] = {"enum": measured}
     evidence = schema["$defs"]["published"]["properties"]["evidence"]["items"]
     published = [quantity for quantity in quantities().values() if quantity.tier == Tier.PUBLISHED]
     evidence["properties"]["quantity"] = {"enum": [other.name for other in published]}
@@ -272,6 +315,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
         article=raw["article"],
         section=raw["section"],
         says=raw["says"],
+        word=raw["word"],
         kind=raw["kind"],
         version=raw["version"],
         path=path,
@@ -285,7 +329,7 @@ def _parse_claim(raw: dict[str, Any], path: Path) -> Claim:
         untestable=raw.get("untestable", ""),
         same_as=raw.get("same_as"),
         note=raw["note"],
-        changes=tuple(raw.get("changes", [])),
+        changes=tuple(map(_parse_change, raw.get("changes", []))),
         **{key: tuple(raw.get(key, [])) for key in ("see_also", "bears_on", "sources")},
     )
 
@@ -310,7 +354,15 @@ def _parse_scope(raw: dict[str, Any]) -> dict[str, Any]:
 
 def _parse_evidence(raw: dict[str, Any]) -> PublishedEvidence:
     fields = {key: raw[key] for key in ("quantity", "strength", "why")}
-    return PublishedEvidence(part=raw.get("part", ""), of=raw.get("of", ""), **fields, **_parse_scope(raw))
+    margin = raw.get("margin", {"by": None, "why": ""})
+    return PublishedEvidence(
+        part=raw.get("part", ""),
+        of=raw.get("of", ""),
+        margin=margin["by"],
+        margin_why=margin["why"],
+        **fields,
+        **_parse_scope(raw),
+    )
 
 
 def _parse_part(raw: dict[str, Any]) -> Part:
@@ -323,10 +375,32 @@ def _parse_part(raw: dict[str, Any]) -> Part:
         **_parse_scope(raw),
         sensitivity=tuple(map(Threshold.from_json, raw.get("sensitivity", []))),
         options=raw.get("options", {}),
-        cases_why=raw.get("cases", ""),
+        cases_why=raw.get("cases", "as declared" if raw.get("listed") else ""),
         machine=raw.get("machine", ""),
         awaits=raw.get("awaits"),
+        word=raw.get("word", ""),
     )
+
+
+def _parse_change(raw: dict[str, Any]) -> Change:
+    parts = [
+        _parse_part({**part, "threshold": {"value": part["threshold"], "why": ""}}) for part in raw.get("was", [])
+    ]
+    fields = {key: raw[key] for key in ("version", "date", "data_seen", "reason")}
+    return Change(parts=tuple(parts), gone=raw.get("gone", ""), before=raw.get("before", ""), **fields)
+
+
+def _check_words(claim: Claim) -> None:
+    """Check that the paraphrase keeps the article's word, and that the parts' rules fit it. Raises StudyError."""
+    if missing_word(claim.word, claim.says):
+        raise StudyError(
+            f"{yaml_place(claim.path, 'word')}: word: {claim.word!r} is not among the words of 'says': keep it there"
+        )
+    for part in claim.parts:
+        fault = misfit(part.word or claim.word, part.rule, part.quantifier)
+        if fault:
+            where = f"part {part.name!r}: " if part.name else ""
+            raise StudyError(f"{yaml_place(claim.path, 'word')}: word: {where}{fault}")
 
 
 def _check_links(claim: Claim, known: Mapping[str, Claim], reference: Mapping[str, Any]) -> None:

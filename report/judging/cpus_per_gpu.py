@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from report.data.dataset import Dataset
-from report.quantities.published import record_rows
-from report.quantities.published_speeds import speedup
+from report.quantities.published import record_rows, value_or_default
+from report.quantities.published_speeds import PROCESSOR, speedup_over_servers
 
 # MLPerf tasks and models to report, each with its description for readers.
 JOBS = {
     ("train-to-target", "BERT-large"): "train BERT-large, a language model",
     ("train-to-target", "ResNet-50"): "train ResNet-50, which classifies images",
     ("train-to-target", "RetinaNet"): "train RetinaNet, which finds objects in images",
+    ("train-to-target", "DLRM"): "train DLRM, which recommends",
     ("train-to-target", "DLRM-DCNv2"): "train DLRM-DCNv2, which recommends",
     ("infer", "ResNet-50"): "classify images with ResNet-50",
     ("infer", "BERT-large"): "answer questions with BERT-large",
@@ -28,14 +29,15 @@ HIGHER = 0.999
 
 
 def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
-    """Record, for each job, the slowest and the fastest GPU and the processors that each replaces.
+    """Record, for each job, the slowest and the fastest GPU and the server processors that each replaces.
 
-    Each job uses its newest MLPerf round in which servers with and without a GPU took part. The servers without a GPU
-    have two processors. A GPU's `low` and `high` are the range of its results in this round. Only training and batch
-    inference at the laxer quality target are included, without robot modules (Jetson).
+    Each job uses its newest MLPerf round in which servers with and without a GPU took part. A GPU's `low` and `high`
+    are the range of its results in this round. Only training and batch inference at the laxer quality target are
+    included, without robot modules (Jetson). machines: how many servers shared the work without a GPU. If there are
+    several, they lost time between them, and the numbers are the most that they can be.
     """
     by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
-    speedups = speedup(data).filter(baseline="server", family="mlperf")
+    speedups = speedup_over_servers(data).filter(baseline=PROCESSOR, family="mlperf")
     for row in record_rows(speedups.frame) if len(speedups) else []:
         key, record = (row["task"], row["model"]), data.published.records_by_key[row["records"].split()[0]]
         bulk = record["scenario"] in ("training", "offline") and record["quality"] != HIGHER
@@ -55,7 +57,8 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
                 "setting": str(most["setting"]).split(", ")[0],
                 "source": most["source"],
                 "gpus": len({row["gpu"] for row in newest_rows}),
-                "server": most["cpu"],
+                "processor": most["cpu"],
+                "machines": int(value_or_default(data.published.records_by_key[most["records"].split()[-1]]["nodes"], 1)),
                 **{name: _gpu_record(row) for name, row in (("least", least), ("most", most))},
             }
         )
@@ -63,6 +66,6 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
 
 
 def _gpu_record(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Record a GPU and the number of processors that it replaces: twice its speedup over a server, which has two."""
-    ends = {name: 2 * float(row[name]) for name in ("estimate", "low", "high")}
+    """Record a GPU and the number of processors that it replaces."""
+    ends = {name: float(row[name]) for name in ("estimate", "low", "high")}
     return {"gpu": row["gpu"], **ends, "records": row["records"], "detail": row["detail"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from report.data.node_reader import Node
 from report.data.reference_figures import source_record
 from report.findings import finding_and_part
 from report.formatting import case_nodes
-from report.judging.claim_files import ARTICLES, Claim, read_claims
+from report.judging.claim_files import ARTICLES, Change, Claim, read_claims
 from report.judging.contradictions import decide_contradictions, read_contradictions
 from report.judging.cpus_per_gpu import replaced_processors
 from report.judging.multiplicity import multiplicity
@@ -36,11 +35,11 @@ from report.judging.reference_pairs import read_triangulation
 from report.judging.reference_use import reference_records, reference_users
 from report.judging.robustness import claim_robustness, claim_sliders
 from report.judging.verdict_records import case_records, part_record, row_interval
-from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_verdicts
+from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_verdicts, count_bases
 
 CLAIMS = PACKAGE / "claims"
 # Claim fields to copy to the verdict.
-_DECLARED = ("id", "article", "section", "says", "kind", "untestable", "unpublished", "same_as", "note", "version")
+_DECLARED = ("id", "article", "section", "says", "word", "kind", "untestable", "unpublished", "same_as", "note", "version")
 # Fields to copy from the representative part to the claim's verdict.
 _OF_PART = ("quantity", "unit", "estimate", "low", "high", "threshold", "threshold_why")
 _CSV = (
@@ -83,7 +82,7 @@ def judge(
         "nodes": _node_records(data),
         "refused": data.nodes.refused,
         "tally": {name: sum(record["verdict"] == name for record in judged) for name in Verdict},
-        "decided": count_decided(judged),
+        "decided": count_bases(judged),
         "multiplicity": multiplicity(result for own in results for result in own),
         "questions": group_by_question(judged),
         "verdicts": judged,
@@ -161,13 +160,37 @@ def judge_claim(claim: Claim, results: Sequence[PartResult], cache: QuantityCach
             see_also=list(claim.see_also),
             bears_on=list(claim.bears_on),
             sources=_claim_sources(claim, cache.data),
-            changes=list(claim.changes),
+            changes=[_change_record(change, claim, verdict, cache) for change in claim.changes],
         )
     )
     record["hangs_on"] = sole_contributed_node(record, {node.id for node in cache.data.nodes.nodes if node.contributed})
     sentences = claim.published_findings if record["decided_on"] == OTHERS else claim.findings
     record["finding"], record["finding_part"] = finding_and_part(record, sentences)
     return dict(record)
+
+
+def _change_record(change: Change, claim: Claim, verdict: Verdict, cache: QuantityCache) -> verdicts.Change:
+    """Record a change of a claim's rule, with the verdict by the version before on today's evidence.
+
+    If that version's rule is the one of the version after, its verdict is that version's.
+    """
+    later = [other for other in claim.changes if other.version > change.version and (other.parts or other.gone)]
+    earlier: Verdict | None = verdict
+    if change.gone or (not change.parts and later and later[0].gone):
+        earlier = None
+    elif change.parts or later:
+        parts = change.parts or later[0].parts
+        earlier = claim_verdict(evaluate_parts(replace(claim, parts=parts), cache))
+    return verdicts.Change(
+        version=change.version,
+        date=change.date,
+        data_seen=change.data_seen,
+        reason=change.reason,
+        same_rule=not change.parts and not change.gone,
+        earlier=earlier,
+        gone=change.gone,
+        before=Verdict(change.before) if change.before else None,
+    )
 
 
 def claim_verdict(results: Sequence[PartResult], past: Sequence[PartResult] = ()) -> Verdict:
@@ -217,16 +240,6 @@ def _when_written_record(part_result: PartResult) -> dict[str, Any]:
         "threshold": part_result.part.threshold.json,
         **number,
     }
-
-
-def count_decided(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count the claims that are decided here, decided by published runs, and open.
-
-    'not testable' counts the open claims that are not testable.
-    """
-    origins = Counter(str(verdict["decided_on"]) for verdict in verdicts)
-    not_testable = sum(verdict["verdict"] == Verdict.NOT_TESTABLE for verdict in verdicts)
-    return {HERE: origins[HERE], OTHERS: origins[OTHERS], "open": origins[""], "not testable": not_testable}
 
 
 def group_by_question(verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

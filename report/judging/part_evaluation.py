@@ -359,6 +359,8 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
             options={**part.options, **({"of": declared.of} if declared.of else {})},
             machine="",
             awaits=None,
+            margin=declared.margin,
+            margin_why=declared.margin_why,
         )
         chosen = select(estimates, published_part.scope) * published_part.scale
         if declared.strength == DIRECT:

@@ -24,7 +24,6 @@ from report.estimates import Estimates
 from report.judging.claim_files import Part
 from report.judging.part_evaluation import DIRECT, PartResult, select
 from report.judging.rules import (
-    CLEAR,
     CaseSides,
     RuleResult,
     outcome_from_counts,
@@ -284,7 +283,7 @@ def _candidate_thresholds(retrial: Retrial, low: float, high: float) -> list[flo
     minority = retrial.part.rule not in ("exists", "for_share_of")
     ends = np.concatenate([end[retrial.known] for end in (*sides.ends, *(sides.sure_ends if minority else ()))])
     if sides.published:
-        margins = (1.0, CLEAR, *((sides.sure_margin,) if minority else ()))
+        margins = (1.0, sides.margin, *((sides.sure_margin,) if minority else ()))
         ends = np.concatenate([end for margin in margins for end in sides.published.ends(margin)])
     if retrial.population:
         ends = np.concatenate([ends, np.linspace(low, high, 33)])

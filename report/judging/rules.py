@@ -164,7 +164,7 @@ def _with_boundary_labels(estimates: Estimates) -> Estimates:
     """Drop labels that tell how a published figure was obtained: no boundary should rest on them."""
     if "family" not in estimates.labels:
         return estimates
-    beside = ("family", "records", "measure", "setting", "precision", "strength")
+    beside = ("family", "records", "measure", "setting", "precision", "strength", "cpu_result", "cpu")
     return estimates.drop_labels(*(name for name in beside if name in estimates.labels))
 
 
@@ -184,7 +184,8 @@ class CaseSides:
     def __init__(self, part: Part, estimates: Estimates, settled: Sequence[Side | None]) -> None:
         self.part, self._estimates = part, estimates
         self.ends = deciding_ends(part, estimates)
-        self.sure_margin = sure_margin(len(estimates))
+        self.margin = part.margin or CLEAR
+        self.sure_margin = sure_margin(len(estimates), self.margin)
         self.published = PublishedEnds(estimates) if "family" in estimates.labels else None
         self._is_settled = np.array([side is not None for side in settled], dtype=bool)
         self._settled = np.array([list(Side).index(side or Side.UNDECIDED) for side in settled], dtype=np.intp)
@@ -200,7 +201,7 @@ class CaseSides:
 
     def separate_sides(self, threshold: Threshold) -> list[Side]:
         """Return the sides at a threshold, each by its own estimate alone."""
-        return _sides_from_numbers(self._compare(threshold, self.ends, CLEAR))
+        return _sides_from_numbers(self._compare(threshold, self.ends, self.margin))
 
     def outcome(self, threshold: Threshold) -> Verdict:
         """Return the part's outcome at a threshold; not for shares."""
@@ -208,8 +209,8 @@ class CaseSides:
         return outcome_from_counts(self.part, len(self._settled), supporting, challenging)
 
     def _numbers(self, threshold: Threshold) -> NDArray[np.intp]:
-        numbers = self._compare(threshold, self.ends, CLEAR)
-        if self.part.rule in ("exists", "for_share_of") or not ((numbers == 0).any() and (numbers == 1).any()):
+        numbers = self._compare(threshold, self.ends, self.margin)
+        if self.part.rule in ("exists", "for_share_of") or self.part.counts_any_minority or not ((numbers == 0).any() and (numbers == 1).any()):
             return numbers
         sure = self._compare(threshold, self.sure_ends, self.sure_margin)
         return without_unsure_minority(numbers, sure)
@@ -227,14 +228,14 @@ def sure_level(estimates: int) -> float:
     return 1 - (1 - statistics.DECIDING) / max(1, estimates)
 
 
-def sure_margin(estimates: int) -> float:
+def sure_margin(estimates: int, margin: float = CLEAR) -> float:
     """Return the factor by which the surest of so many published figures must lie beyond the threshold.
 
-    If CLEAR stands for an error at the deciding level, this factor stands for the same error at `sure_level`.
+    If `margin` stands for an error at the deciding level, this factor stands for the same error at `sure_level`.
     """
     levels = np.array([sure_level(estimates), statistics.DECIDING])
     wide, usual = stats.norm.ppf((1 + levels) / 2)
-    return float(CLEAR ** (wide / usual))
+    return float(margin ** (wide / usual))
 
 
 def without_unsure_minority(sides: NDArray[np.intp], sure: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -312,7 +313,7 @@ def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side],
     """Find the row for the estimate that represents all estimates; None without estimates.
 
     The choice depends on the rule:
-    exists: the estimate that favours the claim most.
+    exists: the estimate that favours the claim most; for a range, the supporting estimate nearest to its middle.
     for_share_of: the estimates that favour the claim most are taken until they make up the required share; the last one
     is chosen.
     other rules: the estimate nearest to the threshold; for DEPENDS, undecided estimates are the last resort.
@@ -327,13 +328,21 @@ def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side],
         known = [at for at in known if not math.isnan(lows[at])] or known
     favour = sorted(known, key=lambda at: values[at], reverse=part.compare != "at_most")
     if part.rule == "exists":
-        return favour[0]
+        return min(known, key=lambda at: _middle_distance(part.threshold, values[at])) if part.threshold.is_range else favour[0]
     if part.rule == "for_share_of":
         return favour[max(0, min(len(favour), math.ceil(part.share * len(values) - 1e-9)) - 1)]
     if outcome is Verdict.DEPENDS:
         undecided = [at for at in known if sides[at] is Side.UNDECIDED]
         known = [at for at in known if sides[at] is not Side.UNDECIDED] or undecided
     return min(known, key=lambda at: (part.threshold.distance(values[at]), at))
+
+
+def _middle_distance(threshold: Threshold, value: float) -> float:
+    """Return the distance from a value to the middle of a range, on logarithms if all are positive."""
+    low, high = threshold.ends
+    if min(low, value) > 0:
+        return abs(math.log(value) - (math.log(low) + math.log(high)) / 2)
+    return abs(value - (low + high) / 2)
 
 
 def may_be_negative(part: Part) -> bool:

@@ -19,7 +19,7 @@ from report.judging.claim_files import Part
 from report.judging.more_rounds import more_rounds
 from report.judging.part_evaluation import PartResult, PublishedResult, QuantityCache, select
 from report.judging.robustness import Retrial, part_robustness, threshold_trials
-from report.judging.rules import Boundary, RuleResult, apply_rule
+from report.judging.rules import CLEAR, Boundary, RuleResult, apply_rule
 from report.judging.shares import Share
 from report.outcomes import ARITHMETIC, Side, Tier, Verdict
 from report.quantities import Quantity, quantities
@@ -68,6 +68,9 @@ def part_record(
         scale=part.scale,
         scale_why=part.scale_why,
         how=inspect.getdoc(part_result.quantity.compute) if part_result.quantity else None,
+        ends=_ends_kind(part_result),  # type: ignore[arg-type]
+        margin=(part.margin or CLEAR) if _is_published(part_result) else None,
+        margin_why=part.margin_why,
         entries=_part_entries(part_result, cache),
         from_samples=part_result.quantity is not None and cache.from_samples(part_result.quantity),
         followed=result is None or _has_source_rows(result.estimates),
@@ -92,6 +95,23 @@ def part_record(
         if part_result.waits
         else arithmetic_record(part, part_result.quantity, part_result.estimates, result, verdict_for),
     )
+
+
+def _is_published(part_result: PartResult) -> bool:
+    return part_result.result is not None and "family" in part_result.result.estimates.labels
+
+
+def _ends_kind(part_result: PartResult) -> str:
+    """Return what the ends of a part's numbers are, as `verdicts.Part.ends`."""
+    quantity, result = part_result.quantity, part_result.result
+    if quantity is None or result is None or result.estimates["low"].isna().all():
+        return "none"
+    if quantity.bound:
+        return "bound"
+    by_rounds = bool((result.estimates["n_rounds"].astype(int) > 0).any())
+    if quantity.tier == Tier.DERIVED:
+        return "interval and assumptions" if by_rounds else "assumptions"
+    return "interval" if by_rounds else "source"
 
 
 def published_record(

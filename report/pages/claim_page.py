@@ -89,17 +89,27 @@ def claim_context(
         "sources": _cited_sources(verdict, document),
         "entries": list(dict.fromkeys(str(entry) for part in parts for entry in part["entries"])),
         "version": int(verdict["version"]),
-        "changes": [
-            {
-                "version": int(change["version"]),
-                "reason": str(change["reason"]),
-                "before": verdict_words.VERDICTS[change["before"]] if change.get("before") else None,
-            }
-            for change in verdict["changes"]
+        "changes": [_change_context(change) for change in verdict["changes"]],
+        "turned": [
+            (version, verdict_words.VERDICTS[name])
+            for version, name in verdict_sentences.replaced_verdicts(verdict)
         ],
         "previous": identifier(order[place - 1]) if place else None,
         "next": identifier(order[place + 1]) if place + 1 < len(order) else None,
         "place": f"{place + 1} of {len(order)}",
+    }
+
+
+def _change_context(change: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "version": int(change["version"]),
+        "date": str(change["date"]),
+        "when": "after data had been seen" if change["data_seen"] else "before there were data for it",
+        "reason": str(change["reason"]),
+        "same_rule": bool(change["same_rule"]),
+        "earlier": verdict_words.VERDICTS[change["earlier"]] if change["earlier"] else None,
+        "gone": str(change["gone"]),
+        "before": verdict_words.VERDICTS[change["before"]] if change["before"] else None,
     }
 
 
@@ -359,6 +369,7 @@ def _case_tables(
         ]
         yield {
             "title": capitalize(str(part["name"])) if len(parts) > 1 else "",
+            "ends": verdict_words.ENDS[part["ends"]],
             "rows": rows,
             "more": len(cases) - len(listed),
             "where": several_nodes,

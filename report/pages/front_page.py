@@ -8,6 +8,7 @@ from typing import Any
 from report import formatting
 from report.findings import sentence_number
 from report.formatting import format_count, two_digits
+from report.outcomes import BASES, count_bases
 from report.pages import verdict_words
 from report.pages.chart_rows import alt_text, estimate_row
 from report.pages.charts import Chart, estimate_chart
@@ -21,6 +22,7 @@ from report.pages.figure_data import Evidence
 from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.heading_numbers import as_number
 from report.pages.markdown import Markdown, identifier
+from report.verdict_sentences import count_rule_changes
 
 # Maximum number of findings to show, which is the number of cards that fit in a row on a desktop screen.
 FINDINGS = 3
@@ -60,6 +62,7 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
     ]
     facts["robust"] = Fact(str(sum(robustness != "sensitive" for robustness in varied)))
     facts["sensitive"] = Fact(str(varied.count("sensitive")))
+    facts.update({f"rules {name}": Fact(str(count)) for name, count in count_rule_changes(document["verdicts"]).items()})
     second = second_measurements("second")
     if second and second["node"] in evidence.names:
         facts["again"] = Fact(str(len(second["rows"])), "", "measurements/checks")
@@ -148,14 +151,16 @@ def front_context(
         if text and chart:
             page = Markdown(_PAGES[figure] if figure else f"claims/{finding['claim']}")
             findings.append({"title": finding["title"], "says": text, "chart": chart, "page": page})
-    rests = [verdict_words.decided_by(verdict) for verdict in verdicts]
+    counts = count_bases(verdicts)
     return {
         "answer": says.texts(declared["answer"]),
         "chart": by_name.get("front-replaced"),
-        "here": rests.count("here"),
-        "others": rests.count("others"),
-        "open": rests.count("open"),
-        "opinions": rests.count("opinion"),
+        "bases": [
+            {"name": identifier(name), "words": BASES[name], "count": counts[name]}
+            for name in BASES
+            if counts[name] and name != "not testable"
+        ],
+        "opinions": counts["not testable"],
         "total": len(verdicts),
         "articles": [_article_summary(article, says, verdicts) for article in declared["articles"]],
         "findings": findings[:FINDINGS],

@@ -24,7 +24,7 @@ _FIGURES = ("training", "time_to_train", "inference", "serving", "matrix_product
 # Empty template contexts to use for failed pages, by page.
 _NOTHING: dict[str, dict[str, Any]] = {
     "index": {"f": {"answer": (), "chart": None, "jobs": (), "sure": (), "limits": (), "articles": (),
-                    **dict.fromkeys(("total", "here", "others", "open", "opinions"), 0)}},
+                    "bases": [], **dict.fromkeys(("total", "opinions"), 0)}},
     "claims": {"rows": ()}, "machines": {"kinds": (), "choice": ""}, "objections": {"objections": (), "limits": ()},
     "glossary": {"terms": ()}, "sources": {"runs": (), "documents": ()},
 }  # fmt: skip

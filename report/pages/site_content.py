@@ -16,7 +16,7 @@ from contract.provenance import short_commit
 from report import formatting
 from report.data.dataset import DataUse
 from report.formatting import capitalize, machine_names
-from report.outcomes import DECIDED, OTHERS
+from report.outcomes import DECIDED, verdict_basis
 from report.pages import front_page as front_page
 from report.pages import verdict_words
 from report.pages.articles import article_context, read_articles
@@ -205,7 +205,7 @@ def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
             "says": str(verdict["says"]),
             "word": verdict_words.verdict_word(str(verdict["verdict"])),
             "finding": str(verdict["finding"]),
-            "rests": verdict_words.decided_by(verdict),
+            "rests": verdict_basis(verdict),
             "evidence": _evidence_text(verdict),
             "robust": str(verdict.get("robust") or ""),
         }
@@ -223,7 +223,7 @@ def _claims_page(document: Mapping[str, Any]) -> Page:
 def _evidence_text(verdict: Mapping[str, Any]) -> str:
     tier = verdict_words.tier(str(verdict["evidence_tier"]))
     return (
-        f"{tier.sign} {tier.name}" if tier and verdict_words.decided_by(verdict) != "opinion" else verdict_words.NOTHING
+        f"{tier.sign} {tier.name}" if tier and verdict["verdict"] != "not testable" else verdict_words.NOTHING
     )
 
 
@@ -396,7 +396,7 @@ def _multiplicity_numbers(document: Mapping[str, Any]) -> dict[str, Any]:
         **counts,
         "wrong": wrong,
         "expected": formatting.two_digits(expected),
-        "others": document["decided"][OTHERS],
+        "others": document["decided"]["published"],
     }
 
 

@@ -8,12 +8,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from report import formatting, statistics
-from report.outcomes import DECIDED, HERE, OTHERS
+from report.outcomes import DECIDED, OTHERS
 from report.pages.markdown import identifier
 
 # Confidence level of intervals, as text for captions.
 LEVEL = f"{100 * statistics.LEVEL:g}%"
 LOOK_LEVEL = f"{100 * statistics.LOOK_LEVEL:g}%"
+# Header of a table's column with the ends of its numbers, by `Part.ends`.
+ENDS = {
+    "interval": f"{LEVEL} interval",
+    "interval and assumptions": f"{LEVEL} interval, with the range of assumptions",
+    "assumptions": "Range of assumptions",
+    "source": "Range told by the source",
+    "bound": "Bound",
+    "none": "Range",
+}
 BARS = f"Bars: {LEVEL} intervals"
 # Mark for an empty table cell.
 NOTHING = "–"
@@ -106,15 +115,6 @@ def basis_phrase(verdict: Mapping[str, Any]) -> str:
         "published": "on published figures",
         "documented": "by documents",
     }.get(str(verdict.get("evidence_tier")), "")
-
-
-def decided_by(verdict: Mapping[str, Any]) -> str:
-    """Return 'others' if others' runs decide a claim, else 'here', 'open' (undecided) or 'opinion' (untestable)."""
-    if verdict["verdict"] == "not testable":
-        return "opinion"
-    if verdict["verdict"] not in DECIDED:
-        return "open"
-    return "others" if verdict.get("decided_on") == OTHERS else HERE
 
 
 def format_interval(low: float | None, high: float | None, unit: str, digits: int = 3) -> str:

@@ -37,6 +37,7 @@ class Quantity:
     quantity, it cannot decide a claim alone.
     reads: experiments whose data the quantity uses if they are present.
     common_error: True if one correction applies to many estimates, so that they may err together.
+    bound: True if each estimate is the most, or the least, that the quantity can be, so that only one end is known.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Quantity:
     checked: str = ""
     reads: tuple[str, ...] = ()
     common_error: bool = False
+    bound: bool = False
 
     @property
     def decides(self) -> bool:
@@ -88,6 +90,7 @@ def quantity(
     checked: str = "",
     reads: Sequence[str] = (),
     common_error: bool = False,
+    bound: bool = False,
 ) -> Callable[[Compute], Compute]:
     """Register a function that computes estimates from the data as the quantity `name`.
 
@@ -131,6 +134,7 @@ def quantity(
             checked,
             tuple(reads),
             common_error,
+            bound,
         )
         return compute
 

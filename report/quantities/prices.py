@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -171,12 +172,18 @@ def _smallest_servers(rates: Floats, high: Floats, estimate: Floats) -> Iterator
 
 @cached_per_dataset
 def _cheapest_gpu_machine(data: Dataset) -> tuple[Input, str]:
-    """Return the price and name of the cheapest machine with one GPU. Raises MissingSourceError.
+    """Return the price and name of the cheapest machine with one GPU among SINGLE. Raises MissingSourceError.
 
-    The other machines' prices are alternatives, which give the price its range.
+    The cheapest on-demand price for one GPU that any seller asks in the published lists is the low end of its range,
+    which the result's interval includes.
     """
     first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))
-    return hourly_price(data, first, tuple(others)), first.removeprefix("aws-")
+    price = hourly_price(data, first, tuple(others))
+    listed = data.published.records
+    asked = listed[(listed["measure"] == "price-per-hour") & listed["setting"].str.startswith("on demand")]["value"]
+    if len(asked) and asked.min() < price.value:
+        price = replace(price, low=float(asked.min()), high=price.value, in_interval=True)
+    return price, first.removeprefix("aws-")
 
 
 SAVING = Formula(

@@ -120,7 +120,7 @@ def _thread_series(data: Dataset) -> Iterator[tuple[dict[str, Any], Any, Any]]:
         yield labels, best["threads"].to_numpy(float), best["speed"].to_numpy(float)
 
 
-@published_quantity("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), ceiling=1.0)
+@published_quantity("published.memory_bound_share", "1", (*LABELS, "phase", "machine"), ceiling=1.0, bound=True)
 def memory_bound_share(data: Dataset) -> Estimates:
     """Bounds on the share of GPU time limited by memory, by phase.
 
@@ -205,7 +205,7 @@ def memory_over_copy(data: Dataset) -> Estimates:
     return exact_estimates(rows)
 
 
-@published_quantity("published.product_lead", "1", ("source", "family", "cpu", "copied", "records"))
+@published_quantity("published.product_lead", "1", ("source", "family", "cpu", "copied", "records"), bound=True)
 def product_lead(data: Dataset) -> Estimates:
     """Upper bound on a GPU's lead over many cores in one float32 product (about 1,000 by 1,000), copies included.
 
@@ -326,7 +326,7 @@ def bandwidth_error_over_compute_error(data: Dataset) -> Estimates:
     return bandwidth_errors / errors.filter(ceilings="arithmetic alone").drop_labels("ceilings")
 
 
-@published_quantity("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"))
+@published_quantity("published.gpu_busy_share", "1", (*LABELS, "machine", "dtype", "requests_per_s"), bound=True)
 def gpu_busy_share(data: Dataset) -> Estimates:
     """Upper bound on the share of time that a GPU is busy: request time times requests per second.
 

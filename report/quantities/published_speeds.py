@@ -36,7 +36,9 @@ _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
 # PLAIN: tasks without a choice of number format. _NO_FORMAT: the value of their label `precision`.
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
 _SAME_WORK = ("source", "task", "model", "setting", "batch", "measure", "unit")
-SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers")
+# Baseline: one of the processors in a server.
+PROCESSOR = "server processor"
+SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers", "cpu_result")
 # Baseline that each back end is compared to. A variant that is not listed is compared to float32.
 _AGAINST = {"vulkan": "cuda", "opencl": "cuda", "cudnn": "plain kernels"}
 
@@ -83,10 +85,9 @@ def _speedup_row(
     entries = max(variants, key=_median_speed)
     formats = str(entries[0]["dtype"]), str(cpu["dtype"])
     many, machines = value_or_default(entries[0]["gpus"], 1.0), value_or_default(cpu["nodes"], 1.0)
-    scaled = [
-        format_count(int(many), "GPU") if many > 1 else "",
-        format_count(int(machines), "machine") if machines > 1 else "",
-    ]
+    scaled = " and ".join(
+        format_count(int(number), name) for number, name in ((many, "GPU"), (machines, "machine")) if number > 1
+    )
     return {
         "source": cpu["source"],
         "family": data.published.family(str(cpu["source"])),
@@ -100,11 +101,12 @@ def _speedup_row(
         "baseline": baseline,
         "precision": _NO_FORMAT if cpu["task"] in PLAIN else " over ".join(formats) if all(formats) else "",
         "transfers": "included" if all(row["copies"] == "included" for row in entries) else "",
+        "cpu_result": cpu["copy_of"] or cpu["key"],
         "records": " ".join(row["key"] for row in (*entries, cpu)),
         "estimate": _median_speed(entries) / float(cpu["speed"]),
         "low": min(row["slowest"] for row in entries) / float(cpu["fastest"]),
         "high": max(row["fastest"] for row in entries) / float(cpu["slowest"]),
-        "detail": f"scaled from {' and '.join(filter(None, scaled))}" if any(scaled) else "",
+        "detail": f"{'at most, ' if machines > 1 else ''}scaled from {scaled}" if scaled else "",
     }
 
 
@@ -124,11 +126,38 @@ def speedup(data: Dataset) -> Estimates:
     """Speed of one GPU, relative to one machine without a GPU, on the same work in one source.
 
     baseline: server, or one processor. Results for several GPUs or machines are divided by their number, as if each
-    worked as well alone, and `detail` gives the number; the more machines work together, the more time is lost between
-    them. precision: formats on both sides; '' if a format is not reported. Scores follow MLCommons' training and
-    inference policies (the mean over the runs without the fastest and the slowest).
+    worked as well alone, and `detail` gives the number. The more machines work together, the more time is lost between
+    them, so a speed-up over a part of several machines is the most that it can be. precision: formats on both sides; ''
+    if a format is not reported. cpu_result: the CPU's record, or the earlier record that it repeats. Scores follow
+    MLCommons' training and inference policies (the mean over the runs without the fastest and the slowest).
     """
     return exact_estimates(list(speedup_rows(data)))
+
+
+@published_quantity("published.speedup_over_servers", "1", SPEEDUP_LABELS)
+def speedup_over_servers(data: Dataset) -> Estimates:
+    """Speed of one GPU, relative to one server processor and to one whole server of several, on the same work.
+
+    baseline: server processor, or server. A server's result is divided by its processors, as if each worked as well
+    alone. For the rest, see `published.speedup`.
+    """
+    rows = []
+    for row in speedup_rows(data):
+        record = data.published.records_by_key[row["records"].split()[-1]]
+        processors = value_or_default(record["cpus"], 1.0) / value_or_default(record["nodes"], 1.0)
+        if row["baseline"] == "server" and processors > 1:
+            rows += [_over_processor(row, processors), row]
+    return exact_estimates(rows)
+
+
+def _over_processor(row: Mapping[str, Any], processors: float) -> dict[str, Any]:
+    """Return the speed-up over one processor in a server, from that over the server."""
+    return {
+        **row,
+        "baseline": PROCESSOR,
+        "cpu": str(row["cpu"]).removeprefix(f"{int(processors)} x "),
+        **{name: row[name] * processors for name in ("estimate", "low", "high")},
+    }
 
 
 @published_quantity("published.energy_ratio", "1", SPEEDUP_LABELS)

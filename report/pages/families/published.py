@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from report.formatting import capitalize, format_count, join_words, threshold_text, two_digits, with_unit
@@ -15,6 +15,7 @@ from report.pages.heading_numbers import ratios, sentence
 from report.pages.machine_selection import filter_cases
 from report.pages.verdict_words import BARS, format_interval
 from report.quantities.published import machine_name
+from report.quantities.published_speeds import PROCESSOR
 
 # Claims whose published evidence is drawn: on GPU speedups in training, and on GPU memory bandwidth relative to a
 # desktop and to a server. The shaded band in figures is the TRAINING claim's threshold.
@@ -67,7 +68,8 @@ def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
     """Draw for each job how many server processors the slowest and the fastest GPU in an MLPerf round replace."""
     jobs = sorted(document["replaced"], key=lambda job: (not job["training"], -job["most"]["estimate"]))
     best = {kind: [job["most"]["estimate"] for job in jobs if job["training"] is kind] for kind in (True, False)}
-    kinds = [f"{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
+    most = "at most " if any(job["machines"] > 1 for job in jobs if job["training"]) else ""
+    kinds = [f"{most}{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
     kinds += [f"{format_range(best[False], two_digits)} in answering"] if best[False] else []
     slow, fast = (join_words(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
     rounds = join_words(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
@@ -76,35 +78,50 @@ def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
         name, f"The fastest GPU of a round replaces {join_words(kinds)}",
         estimate_chart(rows, "server processors that one GPU replaces", *_threshold_band(document), log=True),
         f"○ published by entrants of MLPerf {rounds}. Left mark: the slowest GPU of the round ({slow}). Right mark: "
-        f"the fastest ({fast}).",
+        f"the fastest ({fast}). {_sharing_text(jobs)}",
         alt_text(rows),
     )  # fmt: skip
+
+
+def _sharing_text(jobs: Sequence[Mapping[str, Any]]) -> str:
+    """Format how many jobs several servers shared, whose results are divided; '' if no servers did."""
+    shared = [job for job in jobs if job["machines"] > 1]
+    if not shared:
+        return ""
+    most = max(job["machines"] for job in shared)
+    return (
+        f"In {len(shared)} of {format_count(len(jobs), 'job')}, several servers, up to {most}, shared the work of the "
+        "CPU's side. They lose time between them, so that a part of them counts for less than one alone: these numbers "
+        "are the most that they can be."
+    )
 
 
 def _replaced_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     jobs, (limits, _) = evidence.document.get("replaced") or [], _threshold_band(evidence.document)
     if not jobs:
         return
-    says = ["Both sides ran the same benchmark, each in the number format that its entrant chose. A server without a "
-            "GPU has two processors. Results of several GPUs or servers are divided by their number."]  # fmt: skip
+    says = ["Both sides ran the same benchmark, each in the number format that its entrant chose. Results of several "
+            "GPUs or servers are divided by the number of GPUs or processors. A server of two processors counts twice: "
+            "half of each number is how many such servers one GPU replaces."]  # fmt: skip
     if limits:
         least, most = (sum(job[end]["estimate"] >= limits[0] for job in jobs) for end in ("least", "most"))
         says.append(f"The fastest GPU replaces {two_digits(limits[0])} processors or more in {most} of {len(jobs)} "
                     f"jobs, the slowest in {least or 'none'}.")  # fmt: skip
-    table = [[capitalize(str(job["job"])), str(job["setting"]), str(job["server"]), str(job["least"]["gpu"]),
-              _range_text(job["least"]), str(job["most"]["gpu"]), _range_text(job["most"])]
+    table = [[capitalize(str(job["job"])), str(job["setting"]), str(job["processor"]), str(job["machines"]),
+              str(job["least"]["gpu"]), _range_text(job["least"]), str(job["most"]["gpu"]), _range_text(job["most"])]
              for job in jobs]  # fmt: skip
     yield Exhibit(
         replaced_chart(evidence.document, "published-replaced"), says,
-        Table(["Job", "Round", "Server", "Slowest GPU", "Replaces", "Fastest GPU", "Replaces"], table, "llllrlr",
+        Table(["Job", "Round", "Processor", "Servers", "Slowest GPU", "Replaces", "Fastest GPU", "Replaces"], table,
+              "lllrlrlr",
               "Server processors that one GPU replaces, with range"), [TRAINING, "W02", "N11", "N12"])  # fmt: skip
 
 
 def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show each GPU's smallest and largest training speedup over a server, from the newest source on that GPU."""
+    """Show each GPU's smallest and largest training speedup over a server processor, from its newest source."""
     by_gpu: dict[tuple[bool, str], list[dict[str, Any]]] = {}
     for case in _published_cases(evidence, TRAINING):
-        if case["baseline"] == "server":
+        if case["baseline"] == PROCESSOR:
             by_gpu.setdefault((case["strength"] != "direct", str(case["gpu"])), []).append(case)
     rows: dict[bool, list[dict[str, Any]]] = {False: [], True: []}
     table = []
@@ -116,7 +133,7 @@ def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     tuned, weak = (sorted(rows[old], key=lambda row: -row["estimate"]) for old in (False, True))
     if not tuned:
         return
-    title = f"The fastest GPU, {tuned[0]['label']}, trains {tuned[0]['text']} times as fast as a tuned server"
+    title = f"The fastest GPU, {tuned[0]['label']}, trains {tuned[0]['text']} times as fast as a tuned server processor"
     if weak:
         reached = format_range([row[end] for row in weak for end in ("other", "estimate")], two_digits)
         title += f"; against weak CPU software, older GPUs reach {reached} times"
@@ -125,16 +142,17 @@ def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             "published-training", title,
-            estimate_chart([*tuned, *weak], "training speed over a server", limits, called, log=True),
+            estimate_chart([*tuned, *weak], "training speed over a server processor", limits, called, log=True),
             "○ published; a line joins the benchmarks with the smallest and the largest lead. Blue: MLPerf, trained to "
             "the same quality, in the newest round with that GPU. Grey: image networks with Torch of 2016.",
             alt_text([*tuned, *weak]),
         ),
-        ["The server has two processors. Results of several GPUs or servers are divided by their number.",
-         f"{below} of the {len(tuned)} kinds of GPU in MLPerf stay below {two_digits(limits[0])} times a server in "
+        ["Results of several GPUs or servers are divided by the number of GPUs or processors. Over a whole server of "
+         "two processors, each number is half of it.",
+         f"{below} of the {len(tuned)} kinds of GPU in MLPerf stay below {two_digits(limits[0])} times a processor in "
          "every benchmark."],
-        Table(["GPU", "Benchmark", "Server", "Times as fast", "Source"], table, "lllrl",
-              "Training on one GPU over one server, with the range over entries"),
+        Table(["GPU", "Benchmark", "Processor", "Times as fast", "Source"], table, "lllrl",
+              "Training on one GPU over one server processor, with the range over entries"),
         [TRAINING, "G08", "N11", "N12", "W02"])  # fmt: skip
 
 
