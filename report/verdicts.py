@@ -280,7 +280,10 @@ class Document(Struct, kw_only=True, forbid_unknown_fields=True):
     nodes: list[dict[str, Any]]
     refused: Annotated[list[dict[str, Any]], Meta(description="Files left out, with the reason")]
     tally: dict[str, int]
-    decided: Annotated[dict[str, int], Meta(description="Number of claims by what decides them: an evidence tier, or open, or not testable")]
+    decided: Annotated[
+        dict[str, int],
+        Meta(description="Number of claims by what decides them: an evidence tier, or open, or not testable"),
+    ]
     multiplicity: Annotated[
         dict[str, float],
         Meta(description="Cases with an interval from rounds, decided ones, expected errors among them, and cases that "

@@ -383,9 +383,7 @@ def _parse_part(raw: dict[str, Any]) -> Part:
 
 
 def _parse_change(raw: dict[str, Any]) -> Change:
-    parts = [
-        _parse_part({**part, "threshold": {"value": part["threshold"], "why": ""}}) for part in raw.get("was", [])
-    ]
+    parts = [_parse_part({**part, "threshold": {"value": part["threshold"], "why": ""}}) for part in raw.get("was", [])]
     fields = {key: raw[key] for key in ("version", "date", "data_seen", "reason")}
     return Change(parts=tuple(parts), gone=raw.get("gone", ""), before=raw.get("before", ""), **fields)
 

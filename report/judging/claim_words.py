@@ -1,7 +1,7 @@
 """Words that carry a claim's strength, such as "can" or "most", and the rules that fit them.
 
-A claim file quotes the article's word under `word`. A part with a word of its own overrides the claim's word. The reader
-of claim files refuses a rule that asks for more or for less than the word says.
+A claim file quotes the article's word under `word`. A part with a word of its own overrides the claim's word. Claim
+files whose rule asks for more or for less than the word says are refused.
 """
 
 from __future__ import annotations
@@ -34,4 +34,3 @@ def misfit(word: str, rule: str, quantifier: str) -> str:
     if word in UNIVERSAL and (rule in (*_ONE_CASE, "for_share_of") or quantifier != "every"):
         return f"{word!r} asks for every case: use a rule with the quantifier every"
     return ""
-

@@ -58,7 +58,9 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
                 "source": most["source"],
                 "gpus": len({row["gpu"] for row in newest_rows}),
                 "processor": most["cpu"],
-                "machines": int(value_or_default(data.published.records_by_key[most["records"].split()[-1]]["nodes"], 1)),
+                "machines": int(
+                    value_or_default(data.published.records_by_key[most["records"].split()[-1]]["nodes"], 1)
+                ),
                 **{name: _gpu_record(row) for name, row in (("least", least), ("most", most))},
             }
         )

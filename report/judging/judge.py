@@ -39,7 +39,19 @@ from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_v
 
 CLAIMS = PACKAGE / "claims"
 # Claim fields to copy to the verdict.
-_DECLARED = ("id", "article", "section", "says", "word", "kind", "untestable", "unpublished", "same_as", "note", "version")
+_DECLARED = (
+    "id",
+    "article",
+    "section",
+    "says",
+    "word",
+    "kind",
+    "untestable",
+    "unpublished",
+    "same_as",
+    "note",
+    "version",
+)
 # Fields to copy from the representative part to the claim's verdict.
 _OF_PART = ("quantity", "unit", "estimate", "low", "high", "threshold", "threshold_why")
 _CSV = (

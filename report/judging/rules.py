@@ -210,7 +210,11 @@ class CaseSides:
 
     def _numbers(self, threshold: Threshold) -> NDArray[np.intp]:
         numbers = self._compare(threshold, self.ends, self.margin)
-        if self.part.rule in ("exists", "for_share_of") or self.part.counts_any_minority or not ((numbers == 0).any() and (numbers == 1).any()):
+        if (
+            self.part.rule in ("exists", "for_share_of")
+            or self.part.counts_any_minority
+            or not ((numbers == 0).any() and (numbers == 1).any())
+        ):
             return numbers
         sure = self._compare(threshold, self.sure_ends, self.sure_margin)
         return without_unsure_minority(numbers, sure)
@@ -328,7 +332,11 @@ def _representative_row(part: Part, estimates: Estimates, sides: Sequence[Side],
         known = [at for at in known if not math.isnan(lows[at])] or known
     favour = sorted(known, key=lambda at: values[at], reverse=part.compare != "at_most")
     if part.rule == "exists":
-        return min(known, key=lambda at: _middle_distance(part.threshold, values[at])) if part.threshold.is_range else favour[0]
+        return (
+            min(known, key=lambda at: _middle_distance(part.threshold, values[at]))
+            if part.threshold.is_range
+            else favour[0]
+        )
     if part.rule == "for_share_of":
         return favour[max(0, min(len(favour), math.ceil(part.share * len(values) - 1e-9)) - 1)]
     if outcome is Verdict.DEPENDS:

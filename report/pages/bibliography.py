@@ -73,10 +73,15 @@ def sources_page(document: Mapping[str, Any], listed: bool = False) -> Page:
         value = "could not be verified" if figure["value"] is None else str(figure["value"])
         if isinstance(figure["value"], int | float):
             value = formatting.threshold_text(figure["value"], str(figure["unit"]))
-        row["what"].append(f"{figure['subject']}, {figure['what']}: {value}")
+        read = figure["status"] == "verified"
+        row["what"].append({"text": f"{figure['subject']}, {figure['what']}: {value}", "read": read})
         row["claims"] += [identifier(str(name)) for name in figure["used_by"] if _CLAIM.fullmatch(str(name))]
     rows = [
-        {**row, "what": "; ".join(row["what"]), "claims": list(dict.fromkeys(sorted(row["claims"])))}
+        {
+            **row,
+            "what": sorted(row["what"], key=lambda figure: not figure["read"]),
+            "claims": list(dict.fromkeys(sorted(row["claims"]))),
+        }
         for row in documents.values()
     ]
     runs = [

@@ -91,8 +91,7 @@ def claim_context(
         "version": int(verdict["version"]),
         "changes": [_change_context(change) for change in verdict["changes"]],
         "turned": [
-            (version, verdict_words.VERDICTS[name])
-            for version, name in verdict_sentences.replaced_verdicts(verdict)
+            (version, verdict_words.VERDICTS[name]) for version, name in verdict_sentences.replaced_verdicts(verdict)
         ],
         "previous": identifier(order[place - 1]) if place else None,
         "next": identifier(order[place + 1]) if place + 1 < len(order) else None,
@@ -277,7 +276,9 @@ def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -
         ]
         says = join_words([str(side["says"]).rstrip(".") for side in sides if side is not own_sides[0]])
         standings = {_STANDS[side["standing"]] for side in sides if side is not own_sides[0]}
-        answer = f"What this claim says {_STANDS[own_sides[0]['standing']]}; the other {join_words(sorted(standings))}."
+        answer = (
+            f"The side of this claim {_STANDS[own_sides[0]['standing']]}; the other {join_words(sorted(standings))}."
+        )
         yield {"question": str(contradiction["question"]), "says": says, "claims": against, "answer": answer}
 
 

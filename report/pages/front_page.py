@@ -8,7 +8,7 @@ from typing import Any
 from report import formatting
 from report.findings import sentence_number
 from report.formatting import format_count, two_digits
-from report.outcomes import BASES, count_bases
+from report.outcomes import BASES, DECIDED, Verdict, count_bases
 from report.pages import verdict_words
 from report.pages.chart_rows import alt_text, estimate_row
 from report.pages.charts import Chart, estimate_chart
@@ -62,7 +62,9 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
     ]
     facts["robust"] = Fact(str(sum(robustness != "sensitive" for robustness in varied)))
     facts["sensitive"] = Fact(str(varied.count("sensitive")))
-    facts.update({f"rules {name}": Fact(str(count)) for name, count in count_rule_changes(document["verdicts"]).items()})
+    facts.update(
+        {f"rules {name}": Fact(str(count)) for name, count in count_rule_changes(document["verdicts"]).items()}
+    )
     second = second_measurements("second")
     if second and second["node"] in evidence.names:
         facts["again"] = Fact(str(len(second["rows"])), "", "measurements/checks")
@@ -162,6 +164,7 @@ def front_context(
         ],
         "opinions": counts["not testable"],
         "total": len(verdicts),
+        "wrong": _most_wrong_article(verdicts),
         "articles": [_article_summary(article, says, verdicts) for article in declared["articles"]],
         "findings": findings[:FINDINGS],
         "jobs": job_rows(declared, says),
@@ -192,6 +195,21 @@ def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, An
             }
         )
     return rows
+
+
+def _most_wrong_article(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return the article with the largest share of decided claims that do not hold; None if no claim fails."""
+    counts = []
+    for key in dict.fromkeys(verdict["article"] for verdict in verdicts):
+        own = [verdict for verdict in verdicts if verdict["article"] == key]
+        decided = [verdict for verdict in own if verdict["verdict"] in DECIDED]
+        challenged = sum(verdict["verdict"] == Verdict.CHALLENGED for verdict in decided)
+        if challenged:
+            title = str(own[0]["article_title"])
+            counts.append(
+                {"key": identifier(str(key)), "title": title, "challenged": challenged, "decided": len(decided)}
+            )
+    return max(counts, key=lambda count: count["challenged"] / count["decided"], default=None)
 
 
 def _article_summary(

@@ -30,7 +30,8 @@ _OF_CLAIM = re.compile(r"([A-Z]\d\d) (.+)")
 FACTS = (
     "replaced training", "replaced inference", "tuned gain", "tuned model", "tuned cores", "writing least",
     "writing most", "writing gpu", "writing gpu name", "machines", "records", "sources", "robust", "sensitive",
-    "again", "again agree", "ladder gain", "ladder equal", "ladder sure", "ladder networks",
+    "rules rules", "rules unchanged", "rules before", "rules after", "rules turned", "again",
+    "again agree", "ladder gain", "ladder equal", "ladder sure", "ladder networks",
 )  # fmt: skip
 
 

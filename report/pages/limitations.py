@@ -129,7 +129,7 @@ def _reading_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     if decided:
         text += (
             f" Another fair reading, another number format, baseline or case would turn {sensitive} of the "
-            f"{format_count(len(decided), 'decided claim')}."
+            f"{format_count(len(decided), 'claim')} that evidence of this study or documents decide."
         )
     if opinions:
         text += (

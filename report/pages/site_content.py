@@ -33,6 +33,7 @@ from report.pages.figure_data import Evidence
 from report.pages.fingerprint_table import nodes_by_kind
 from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.glossary import glossary_page, read_glossary, term_anchors
+from report.pages.gpu_claims import gpu_page
 from report.pages.limitations import study_limits
 from report.pages.machine_selection import filter_cases
 from report.pages.markdown import Markdown, identifier
@@ -40,6 +41,7 @@ from report.pages.missing_points import left_out_points
 from report.pages.sections import exhibits_of
 from report.pages.site_sources import Page, shorten_description
 from report.publish.claimreview import claim_reviews, script_element
+from report.verdict_sentences import count_rule_changes
 
 # Path to the page that lists failures.
 CHECKS = "measurements/checks"
@@ -175,6 +177,7 @@ def build_content(
             links = _evidence_links(used, tables)
             content.add(path, family.title, partial(_family_page, family, shown, evidence, links))
     content.add("machines", "Machines", lambda: _machines_page(evidence))
+    content.add("gpu", "What a GPU would change", lambda: gpu_page(document))
     content.add("method", "Method", lambda: _method_page(evidence))
     content.add("sources", "Sources", lambda: sources_page(document, bool(tables.ids.pages)))
     content.add("objections", "Objections and limits", lambda: _objections_page(evidence))
@@ -222,9 +225,7 @@ def _claims_page(document: Mapping[str, Any]) -> Page:
 
 def _evidence_text(verdict: Mapping[str, Any]) -> str:
     tier = verdict_words.tier(str(verdict["evidence_tier"]))
-    return (
-        f"{tier.sign} {tier.name}" if tier and verdict["verdict"] != "not testable" else verdict_words.NOTHING
-    )
+    return f"{tier.sign} {tier.name}" if tier and verdict["verdict"] != "not testable" else verdict_words.NOTHING
 
 
 def _verdict_meanings() -> list[verdict_words.Word]:
@@ -278,7 +279,7 @@ def _jobs_page(
 ) -> Page:
     rows = [
         {
-            "job": capitalize(str(row["job"])), "server": str(row["server"]),
+            "job": capitalize(str(row["job"])), "processor": str(row["processor"]), "machines": str(row["machines"]),
             **{end: formatting.two_digits(row[end]["estimate"]) for end in ("least", "most")},
             **{f"{end}_gpu": str(row[end]["gpu"]) for end in ("least", "most")},
         }
@@ -378,6 +379,7 @@ def _method_page(evidence: Evidence) -> Page:
             "meaning": _verdict_meanings(), "tiers": list(verdict_words.TIERS.values()), "level": verdict_words.LEVEL,
             "look_level": verdict_words.LOOK_LEVEL, "looks": formatting.join_words([str(number) for number in LOOKS]),
             "multiplicity": _multiplicity_numbers(evidence.document),
+            "changes": count_rule_changes(evidence.document["verdicts"]),
             "twelve": [{"asks": rule.asks, "met": rule.met} for rule in RULES],
             "triangulation": list(_triangulation_rows(evidence)),
             "contradictions": list(_contradiction_rows(evidence.document)),

@@ -54,7 +54,7 @@ VERDICTS: dict[str, Word] = {
                     "depends on the case", "depend on the case"),
     "outdated": Word("outdated", "↻", "Outdated", "true when the article was written, and no longer",
                      "no longer does", "no longer do"),
-    "undecided": Word("undecided", "≈", "Too close to call", "the evidence lies on both sides of the threshold",
+    "undecided": Word("undecided", "≈", "Too close to call", "the evidence is too uncertain to choose a side",
                       "is too close to call", "are too close to call"),
     "awaiting hardware": Word("open", "…", "Open", "the experiment is written; no machine that could run it has yet",
                               "is open", "are open"),

@@ -1,0 +1,48 @@
+"""List the claims that a measured GPU would decide or could turn, with what would be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from report import verdict_sentences
+from report.formatting import capitalize, format_count, join_words, uncapitalize
+from report.outcomes import Verdict
+from report.pages import verdict_words
+from report.pages.site_sources import Page
+
+
+def gpu_page(document: Mapping[str, Any]) -> Page:
+    """Build the page of claims that wait for a GPU, or rest on others' runs until one is measured."""
+    rows = list(_rows(document["verdicts"]))
+    return Page("gpu", "gpu", "What a GPU would change",
+                "The claims that one machine with a GPU would decide, or could turn.",
+                {"rows": rows, "count": format_count(len({row["id"] for row in rows}), "claim")},
+                key="machines")  # fmt: skip
+
+
+def _rows(verdicts: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    for verdict in verdicts:
+        for part in verdict["parts"]:
+            lacking = _lacking_experiments(verdict, part)
+            if lacking:
+                yield {
+                    **verdict_words.claim_entry(verdict, "finding"),
+                    "basis": verdict_words.basis_phrase(verdict),
+                    "part": capitalize(str(part["name"])) if len(verdict["parts"]) > 1 else "",
+                    "experiments": capitalize(join_words(lacking)),
+                    "rule": capitalize(uncapitalize(verdict_sentences.rule_text({**part, "margin": None}))),
+                }
+
+
+def _lacking_experiments(verdict: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
+    """Return the experiments on a GPU whose results, or whose further rounds, a part lacks."""
+    need = part["waits"] or part["missing"]
+    if need:
+        kinds = {need.get("device"), *(failure["device"] for failure in need.get("failures", []))}
+        scope = part["scope"].get("device", "gpu")
+        return list(need.get("experiments", [])) if "gpu" in kinds or (kinds == {None} and scope == "gpu") else []
+    devices = {str(case["device"]) for case in verdict["cases"] if case["part"] == part["name"] and case["device"]}
+    if part["outcome"] == Verdict.UNDECIDED and devices - {"cpu"}:
+        return [part["quantity"].partition(".")[0].replace("_", "-")]
+    return []
