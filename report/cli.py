@@ -243,6 +243,12 @@ def parser() -> argparse.ArgumentParser:
         "--section", required=True, metavar="HEADING", help="heading of the article's section; join several with '; '"
     )
     new.add_argument("--says", required=True, metavar="SENTENCE", help="the article's statement in your own words")
+    new.add_argument(
+        "--word",
+        default="none",
+        metavar="WORD",
+        help="the article's word for how often it is so, such as can, most or every; the rule must fit it (none)",
+    )
     new.add_argument("--quantity", required=True, metavar="NAME", help="quantity that decides the claim")
     new.add_argument(
         "--rule",

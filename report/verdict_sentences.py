@@ -142,7 +142,8 @@ def replaced_verdicts(verdict: Record) -> Iterator[tuple[int, str]]:
     """
     for change in verdict["changes"]:
         earlier = change["before"] if change["same_rule"] else change["earlier"]
-        if change["data_seen"] and earlier not in (None, verdict["verdict"]):
+        known = earlier is not None and not Verdict(earlier).awaits
+        if change["data_seen"] and known and earlier != verdict["verdict"]:
             yield int(change["version"]) - 1, str(earlier)
 
 

@@ -61,7 +61,7 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
     """Write `folder`/NAME.yaml for a new claim, and return its path.
 
     `arguments` has these fields:
-    article, section, says, note, quantity, rule: as in a claim file.
+    article, section, says, word, note, quantity, rule: as in a claim file.
     threshold: a list with one number, or with both ends of a range.
     why: the reason for the threshold.
     kind: the claim's kind; None to take the quantity's tier.
@@ -87,7 +87,7 @@ def new_claim(name: str, folder: Path, arguments: Namespace) -> Path:
     tried = [arguments.sensitivity[at : at + ends] for at in range(0, len(arguments.sensitivity), ends)]
     claim: dict[str, Any] = {
         "id": name,
-        **{key: getattr(arguments, key) for key in ("article", "section", "says")},
+        **{key: getattr(arguments, key) for key in ("article", "section", "says", "word")},
         "kind": arguments.kind or quantity.tier,
         "quantity": arguments.quantity,
         "scope": _parse_pairs(arguments.scope, "scope", place),

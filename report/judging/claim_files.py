@@ -52,6 +52,8 @@ class Part:
     declared: the claim's threshold, if `threshold` is another one to try; None if it is not.
     word: the article's word for this part's strength; '' if it is the claim's word.
     margin, margin_why: for published figures, those of `PublishedEvidence`.
+    evidence: for a part of an earlier version, the part of today whose published evidence judges it; None for the part
+    of the same name.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Part:
     word: str = ""
     margin: float | None = None
     margin_why: str = ""
+    evidence: str | None = None
 
     def with_threshold(self, threshold: Threshold) -> Part:
         """Return the part with another threshold to try."""
@@ -379,6 +382,7 @@ def _parse_part(raw: dict[str, Any]) -> Part:
         machine=raw.get("machine", ""),
         awaits=raw.get("awaits"),
         word=raw.get("word", ""),
+        evidence=raw.get("evidence"),
     )
 
 

@@ -345,7 +345,7 @@ def judge_published(part: Part, claim: Claim, cache: QuantityCache) -> list[Publ
     """
     results = []
     for declared in claim.published:
-        if declared.part != part.name:
+        if declared.part != (part.name if part.evidence is None else part.evidence):
             continue
         quantity = quantities()[declared.quantity]
         estimates = cache.estimates(quantity)

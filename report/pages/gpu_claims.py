@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from report import verdict_sentences
-from report.formatting import capitalize, format_count, join_words, uncapitalize
+from report.formatting import capitalize, format_count
 from report.outcomes import Verdict
 from report.pages import verdict_words
 from report.pages.site_sources import Page
@@ -17,22 +17,22 @@ def gpu_page(document: Mapping[str, Any]) -> Page:
     rows = list(_rows(document["verdicts"]))
     return Page("gpu", "gpu", "What a GPU would change",
                 "The claims that one machine with a GPU would decide, or could turn.",
-                {"rows": rows, "count": format_count(len({row["id"] for row in rows}), "claim")},
+                {"rows": rows, "count": format_count(len(rows), "claim")},
                 key="machines")  # fmt: skip
 
 
 def _rows(verdicts: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     for verdict in verdicts:
-        for part in verdict["parts"]:
-            lacking = _lacking_experiments(verdict, part)
-            if lacking:
-                yield {
-                    **verdict_words.claim_entry(verdict, "finding"),
-                    "basis": verdict_words.basis_phrase(verdict),
-                    "part": capitalize(str(part["name"])) if len(verdict["parts"]) > 1 else "",
-                    "experiments": capitalize(join_words(lacking)),
-                    "rule": capitalize(uncapitalize(verdict_sentences.rule_text({**part, "margin": None}))),
-                }
+        lacking = [(part, _lacking_experiments(verdict, part)) for part in verdict["parts"]]
+        parts = [{**part, "margin": None} for part, experiments in lacking if experiments]
+        if parts:
+            names = dict.fromkeys(name for _, experiments in lacking for name in experiments)
+            yield {
+                **verdict_words.claim_entry(verdict, "finding"),
+                "basis": verdict_words.basis_phrase(verdict),
+                "experiments": list(names),
+                "rule": capitalize(verdict_sentences.rules_text(parts)),
+            }
 
 
 def _lacking_experiments(verdict: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:

@@ -18,7 +18,8 @@ from report.outcomes import Threshold
 from .claim_mistakes import reported_line, write_yaml
 
 FLAT: dict[str, Any] = {
-    "id": "W15", "article": "whygpu", "section": "A section", "says": "Something about cores.", "kind": "measured",
+    "id": "W15", "article": "whygpu", "section": "A section", "says": "Something about cores.", "word": "none",
+    "kind": "measured",
     "quantity": "gemm.rate", "scope": {"device": "cpu", "dtype": "float32"}, "rule": "at_most",
     "threshold": {"value": 1000, "why": "generous"}, "note": "A note.", "version": 1,
 }  # fmt: skip

@@ -98,7 +98,11 @@ PART = {"claim": "G03", "part": "numbers of cores"}
         ({"stands": "eech"}, "stands: eech", "Did you mean 'each'?"),
         ({"id": "other"}, "id: other", "other: this id is used twice"),
         ({"conflict": "by figures"}, "- id: speed", "missing: figures"),
-        ({"conflict": "wording"}, "conflict: wording", "N12 asks for at least 100 and N11 for 10 to 60"),
+        (
+            {"conflict": "wording", "sides": sides(["G11"], ["W06"])},
+            "conflict: wording",
+            "G11 asks for at most 0.3 and W06 for",
+        ),
         (figures("h200.memory_byte"), "- h200.memory_byte", "there is no reference entry 'h200.memory_byte'. Did"),
         (figures("h100-sxm.sms", "b200.memory_bytes"), "entries:", "different units: 1, B"),
     ],

@@ -20,7 +20,15 @@ from report.outcomes import Verdict
 from .conftest import Factory, SyntheticNode
 from .test_claims import make_entry, write_references
 
-HEAD = {"article": "whygpu", "section": "One", "says": "Something.", "kind": "measured", "note": "N.", "version": 1}
+HEAD = {
+    "article": "whygpu",
+    "section": "One",
+    "says": "Something.",
+    "word": "none",
+    "kind": "measured",
+    "note": "N.",
+    "version": 1,
+}
 PER_CYCLE: dict[str, Any] = {
     "quantity": "gemm.mac_per_cycle_per_core",
     "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},

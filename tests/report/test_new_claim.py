@@ -22,7 +22,7 @@ from .test_findings import possible_outcomes
 
 OPTIONS: dict[str, Any] = {
     "article": "whygpu", "section": "The CPU: A Few Geniuses Working Fast; What Runs Where (row # 2)",
-    "says": 'A core is "fast": it multiplies in no time.', "quantity": "gemm.rate", "rule": "at_least",
+    "says": 'A core is "fast": it multiplies in no time.', "word": "none", "quantity": "gemm.rate", "rule": "at_least",
     "threshold": [1e9], "why": "because: a thousand million is many", "kind": None, "scope": [], "option": [],
     "sensitivity": [], "note": "A number made up for this test.",
 }  # fmt: skip
