@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from report import formatting
 from report.findings import sentence_number
 from report.formatting import format_count, two_digits
@@ -53,6 +55,7 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
         facts["tuned cores"] = Fact(format_count(int(cores), "core") if cores else "cores")
     facts.update(_generation_facts(evidence))
     facts.update(_runtime_facts(evidence))
+    facts.update(_training_facts(evidence))
     sources = document.get("published") or []
     facts["machines"] = Fact(formatting.machine_names(document["nodes"]) or "no machine")
     facts["sources"] = Fact(f"{len(sources):,}")
@@ -110,6 +113,24 @@ def _runtime_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
             yield f"ladder {name}", Fact(text, "measured", _PAGES["ladder"])
     yield "ladder sure", Fact(str(len(sure)))
     yield "ladder networks", Fact(format_count(len(cases), "network"))
+
+
+# Small published trainings whose hours the front page tells, each with the name of its fact.
+_SMALL_RUNS = {"nanoGPT on Shakespeare": "hours nanogpt", "ResNet-18 on CIFAR-10": "hours resnet18"}
+
+
+def _training_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
+    """Yield the hours that small published trainings take on the first machine's CPU, as ranges, and its cores."""
+    for view in evidence.views:
+        runs = records(view.quantity("ladder.hours_to_train", device="cpu", run=list(_SMALL_RUNS)))
+        known = [run for run in runs if np.isfinite([run["low"], run["high"]]).all()]
+        if len(known) == len(_SMALL_RUNS):
+            for run in known:
+                ends = [sentence_number(float(run[end]), "h") for end in ("low", "high")]
+                yield _SMALL_RUNS[run["run"]], Fact(" to ".join(ends), "derived", "measurements/time-to-train")
+            cores = (view.record["hardware"].get("cpu") or {}).get("usable_cores")
+            yield "hours cores", Fact(format_count(int(cores), "core") if cores else "a CPU")
+            return
 
 
 def front_charts(evidence: Evidence) -> list[Chart]:
