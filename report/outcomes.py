@@ -180,7 +180,7 @@ class Threshold:
 
 
 def verdict_basis(verdict: Mapping[str, Any]) -> str:
-    """Return the tier of the evidence that decides a claim, or 'open' (undecided) or 'not testable'."""
+    """Return the evidence tier that decides a claim, or 'open' (undecided) or 'not testable'."""
     if verdict["verdict"] == Verdict.NOT_TESTABLE:
         return str(Verdict.NOT_TESTABLE)
     if verdict["verdict"] not in DECIDED:

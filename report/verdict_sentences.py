@@ -92,7 +92,7 @@ def rule_text(part: Record) -> str:
 
 
 def _margin_rule_text(part: Record) -> str:
-    """Format the margin by which others' figures count; '' for a part that our own rounds or documents decide."""
+    """Format the margin that others' figures need to count; '' for a part that our own rounds or documents decide."""
     margin = part.get("margin")
     if margin is None:
         return ""
@@ -136,9 +136,9 @@ def more_rounds_text(part: Record) -> str:
 
 
 def replaced_verdicts(verdict: Record) -> Iterator[tuple[int, str]]:
-    """Yield each version of the rule that was replaced after data had been seen, if its verdict is another one.
+    """Yield each version that was replaced after data had been seen, if it comes to another verdict.
 
-    Its verdict is that on today's evidence or, if the rule is the same, on the evidence of the day of the change.
+    That verdict is on today's evidence or, if the rule is the same, on the evidence that there was at the change.
     """
     for change in verdict["changes"]:
         earlier = change["before"] if change["same_rule"] else change["earlier"]

@@ -52,8 +52,8 @@ class Part:
     declared: the claim's threshold, if `threshold` is another one to try; None if it is not.
     word: the article's word for this part's strength; '' if it is the claim's word.
     margin, margin_why: for published figures, those of `PublishedEvidence`.
-    evidence: for a part of an earlier version, the part of today whose published evidence judges it; None for the part
-    of the same name.
+    evidence: for an earlier version's part, the name that today's part has whose published evidence judges it; None
+    if both have the same name.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Part:
 
     @property
     def counts_any_minority(self) -> bool:
-        """True if cases on the smaller side count although none of them is sure, as in earlier versions of rules."""
+        """True if cases on the smaller side count although none is sure, as earlier versions had it."""
         return self.options.get("minority") == "any"
 
     @property
@@ -120,8 +120,8 @@ class PublishedEvidence:
     why: the common points and the differences between the records and the claim.
     of: for the rule for_share_of, the label whose values are counted, such as model; '' for the label in the part's
     options.
-    margin: the factor by which a figure must lie beyond the threshold to decide without a second source; None for the
-    usual one. margin_why: the reason for another one.
+    margin: the factor by which a figure must lie beyond the threshold to decide without a second source; None to use
+    CLEAR. margin_why: the reason to use another one.
     """
 
     part: str
@@ -141,11 +141,11 @@ class Change:
     """New version of a claim's rule.
 
     date: as YYYY-MM-DD.
-    data_seen: True if the version before had been judged on data when the rule changed.
-    parts: the parts of the version before; empty if its rule is the same, or cannot be judged today.
-    gone: the reason why the rule of the version before cannot be judged today; '' if it can.
-    before: the verdict of the version before on the evidence of that day, if its rule is the same but a quantity is
-    computed otherwise; '' if it is not.
+    data_seen: True if the earlier version had been judged on data when the rule changed.
+    parts: the earlier version's parts; empty if its rule is the same, or cannot be judged today.
+    gone: the reason why the earlier rule cannot be judged today; '' if it can.
+    before: the earlier version's verdict on that day's evidence, if its rule is the same but its evidence is computed,
+    selected or combined otherwise; '' if it is not.
     """
 
     version: int
@@ -161,7 +161,7 @@ class Change:
 class Claim:
     """Claim from an article, with the parts that decide it; a judgement or an untestable claim has no parts.
 
-    word: the article's word that carries the claim's strength, such as can or most; none if there is no such word.
+    word: the article's word that carries the claim's strength, such as can or most; none without such a word.
 
     findings: for each outcome, the sentences for the report; the first sentence whose numbers are known is used.
     when_written: the parts as they would be judged on the article's date.

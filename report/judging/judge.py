@@ -182,9 +182,9 @@ def judge_claim(claim: Claim, results: Sequence[PartResult], cache: QuantityCach
 
 
 def _change_record(change: Change, claim: Claim, verdict: Verdict, cache: QuantityCache) -> verdicts.Change:
-    """Record a change of a claim's rule, with the verdict by the version before on today's evidence.
+    """Record a change to a claim's rule, with the earlier version's verdict on today's evidence.
 
-    If that version's rule is the one of the version after, its verdict is that version's.
+    If the earlier version has the same rule as the next one, both have the same verdict.
     """
     later = [other for other in claim.changes if other.version > change.version and (other.parts or other.gone)]
     earlier: Verdict | None = verdict

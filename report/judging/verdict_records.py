@@ -102,7 +102,7 @@ def _is_published(part_result: PartResult) -> bool:
 
 
 def _ends_kind(part_result: PartResult) -> str:
-    """Return what the ends of a part's numbers are, as `verdicts.Part.ends`."""
+    """Return what the ends in a part's numbers are, as `verdicts.Part.ends`."""
     quantity, result = part_result.quantity, part_result.result
     if quantity is None or result is None or result.estimates["low"].isna().all():
         return "none"

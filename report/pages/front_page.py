@@ -115,7 +115,7 @@ def _runtime_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
     yield "ladder networks", Fact(format_count(len(cases), "network"))
 
 
-# Small published trainings whose hours the front page tells, each with the name of its fact.
+# Small published trainings whose hours the front page tells, each with its fact's name.
 _SMALL_RUNS = {"nanoGPT on Shakespeare": "hours nanogpt", "ResNet-18 on CIFAR-10": "hours resnet18"}
 
 
@@ -219,7 +219,7 @@ def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, An
 
 
 def _most_wrong_article(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return the article with the largest share of decided claims that do not hold; None if no claim fails."""
+    """Return the article that most often fails to hold, by its decided claims; None if no claim fails."""
     counts = []
     for key in dict.fromkeys(verdict["article"] for verdict in verdicts):
         own = [verdict for verdict in verdicts if verdict["article"] == key]

@@ -13,7 +13,7 @@ from report.pages.site_sources import Page
 
 
 def gpu_page(document: Mapping[str, Any]) -> Page:
-    """Build the page of claims that wait for a GPU, or rest on others' runs until one is measured."""
+    """Build the page with the claims that wait for a GPU, or rest on others' runs until one is measured."""
     rows = list(_rows(document["verdicts"]))
     return Page("gpu", "gpu", "What a GPU would change",
                 "The claims that one machine with a GPU would decide, or could turn.",
@@ -36,7 +36,7 @@ def _rows(verdicts: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _lacking_experiments(verdict: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
-    """Return the experiments on a GPU whose results, or whose further rounds, a part lacks."""
+    """Return the experiments whose results, or further rounds, on a GPU a part lacks."""
     need = part["waits"] or part["missing"]
     if need:
         kinds = {need.get("device"), *(failure["device"] for failure in need.get("failures", []))}

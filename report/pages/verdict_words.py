@@ -14,7 +14,7 @@ from report.pages.markdown import identifier
 # Confidence level of intervals, as text for captions.
 LEVEL = f"{100 * statistics.LEVEL:g}%"
 LOOK_LEVEL = f"{100 * statistics.LOOK_LEVEL:g}%"
-# Header of a table's column with the ends of its numbers, by `Part.ends`.
+# Header for a table's column with the ends that its numbers have, by `Part.ends`.
 ENDS = {
     "interval": f"{LEVEL} interval",
     "interval and assumptions": f"{LEVEL} interval, with the range of assumptions",

@@ -37,7 +37,7 @@ class Quantity:
     quantity, it cannot decide a claim alone.
     reads: experiments whose data the quantity uses if they are present.
     common_error: True if one correction applies to many estimates, so that they may err together.
-    bound: True if each estimate is the most, or the least, that the quantity can be, so that only one end is known.
+    bound: True if each estimate is the most, or the least, that is possible, so that only one end is known.
     """
 
     name: str

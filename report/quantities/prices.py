@@ -180,9 +180,9 @@ def _cheapest_gpu_machine(data: Dataset) -> tuple[Input, str]:
     first, *others = sorted(SINGLE, key=lambda machine: (data.figure(f"{machine}.usd_per_hour"), machine))
     price = hourly_price(data, first, tuple(others))
     listed = data.published.records
-    asked = listed[(listed["measure"] == "price-per-hour") & listed["setting"].str.startswith("on demand")]["value"]
-    if len(asked) and asked.min() < price.value:
-        price = replace(price, low=float(asked.min()), high=price.value, in_interval=True)
+    prices = listed[(listed["measure"] == "price-per-hour") & listed["setting"].str.startswith("on demand")]["value"]
+    if len(prices) and prices.min() < price.value:
+        price = replace(price, low=float(prices.min()), high=price.value, in_interval=True)
     return price, first.removeprefix("aws-")
 
 

@@ -36,7 +36,7 @@ _SPEEDS = ("time", "rate", "latency", "bandwidth", "flops")
 # PLAIN: tasks without a choice of number format. _NO_FORMAT: the value of their label `precision`.
 PLAIN, _NO_FORMAT = ("table", "triad", "load-latency", "copy-in", "copy-out", "branch"), "the same on both sides"
 _SAME_WORK = ("source", "task", "model", "setting", "batch", "measure", "unit")
-# Baseline: one of the processors in a server.
+# Baseline: one processor in a server.
 PROCESSOR = "server processor"
 SPEEDUP_LABELS = (*LABELS, "gpu", "cpu", "baseline", "precision", "transfers", "cpu_result")
 # Baseline that each back end is compared to. A variant that is not listed is compared to float32.

@@ -52,11 +52,11 @@ CONVOLUTIONAL = Formula(
 def server_hours(data: Dataset) -> DerivedEstimates:
     """Hours that one server with two processors and matrix units takes for a training run.
 
-    list: published, a run from the same list as `ladder.hours_to_train`, whose operations are divided by the rate at
-    which a server of a cluster trained BERT large (transformers) or ResNet-50 (convolutional networks) in MLPerf
-    Training 3.1; or MLPerf, a run that such servers did train, whose time is multiplied by their number. Servers lose
-    time in a cluster, so the estimate is the most that one alone takes. low: as if clusters kept as little of a
-    server's speed as four servers did of one's in training DLRM. Memory limits are left out. Raises MissingSourceError.
+    list: published, a run from the list in `ladder.hours_to_train`. Its operations are divided by the rate at which
+    each server in a cluster trained BERT large (transformers) or ResNet-50 (convolutional networks) in MLPerf Training
+    3.1. MLPerf: a run that such servers did train; its time is multiplied by their number. Servers lose time in a
+    cluster, so the estimate is the most that one alone takes. low: as if clusters slowed each server down as much as
+    four servers slowed each other down in training DLRM. Memory limits are left out. Raises MissingSourceError.
     """
     return derive(list(_works(data)))
 
@@ -97,7 +97,7 @@ def _image_inputs(data: Dataset) -> dict[str, Input]:
 
 
 def _kept_share(data: Dataset) -> Input:
-    """Return the share of its speed that a server keeps in a cluster: 1, or as little as four kept in training DLRM."""
+    """Return how much speed a server keeps in a cluster: 1, or as little as four kept in training DLRM."""
     records = data.published.records_by_key
     low = 1.0
     if _ALONE in records and _TOGETHER in records:

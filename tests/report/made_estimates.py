@@ -77,7 +77,8 @@ def part_record(**fields: Any) -> verdicts.Part:
     """Build a part record as in `verdicts.json`, with `fields` in place of defaults."""
     defaults: dict[str, Any] = {
         "name": "", "quantity": "gemm.rate", "unit": "1", "rule": "at_least", "options": {}, "threshold": 1.0,
-        "threshold_why": "", "sensitivity": [], "scope": {}, "scale": 1.0, "scale_why": "", "how": None, "entries": [], "ends": "interval",
+        "threshold_why": "", "sensitivity": [], "scope": {}, "scale": 1.0, "scale_why": "", "how": None, "entries": [],
+        "ends": "interval",
         "margin": None, "margin_why": "",
         "from_samples": False, "followed": True, "outcome": "supported", "tier": "measured",
         "missing": None, "waits": None, "others": [],

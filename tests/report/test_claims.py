@@ -24,6 +24,8 @@ FLAT: dict[str, Any] = {
     "threshold": {"value": 1000, "why": "generous"}, "note": "A note.", "version": 1,
 }  # fmt: skip
 PART = {"name": "a part", "quantity": "gemm.rate", "rule": "exists", "threshold": {"value": 1, "why": "one"}}
+CHANGE: dict[str, Any] = {"version": 2, "date": "2026-01-01", "data_seen": True, "reason": "better"}
+EARLIER: dict[str, Any] = {"quantity": "gemm.rate", "rule": "at_most", "threshold": 10}
 BARE: dict[str, Any] = dict.fromkeys(("quantity", "scope", "rule", "threshold"))
 
 
@@ -144,7 +146,34 @@ MISTAKES: dict[str, tuple[dict[str, Any], str, Sequence[str]]] = {
     "version beyond all": ({"version": 10**6}, "version: 1000000", ["greater than the maximum"]),
     "change without a reason": ({"version": 2}, "version: 2", ["version 2 has no reason under 'changes'"]),
     "change that skips a version": (
-        {"version": 3, "changes": [{"version": 3, "reason": "better"}]}, "changes:", ["version 2 has no reason"]
+        {"version": 3, "changes": [{**CHANGE, "version": 3}]}, "changes:", ["version 2 has no reason"]
+    ),
+    "change without a date": (
+        {"version": 2, "changes": [{"version": 2, "data_seen": True, "reason": "better"}]}, "- version: 2",
+        ["missing: date"],
+    ),
+    "earlier rule that is gone and known": (
+        {"version": 2, "changes": [{**CHANGE, "was": [EARLIER], "gone": "lost"}]}, "- version: 2", ["changes.0"]
+    ),
+    "earlier rule of an unknown quantity": (
+        {"version": 2, "changes": [{**CHANGE, "was": [{**EARLIER, "quantity": "gemm.rat"}]}]},
+        "- quantity: gemm.rat", ["Did you mean 'gemm.rate'?"],
+    ),
+    "unknown word": ({"word": "perhaps"}, "word: perhaps", ["Allowed: none, can, may"]),
+    "word that the paraphrase lacks": ({"word": "most"}, "word: most", ["'most' is not among the words of 'says'"]),
+    "one case for all": (
+        {"says": "Something can be fast.", "word": "can"}, "word: can", ["use the rule exists or crossover"]
+    ),
+    "most cases for every": (
+        {"says": "Every core is fast.", "word": "every"}, "word: every", ["use a rule with the quantifier every"]
+    ),
+    "every case for most": (
+        {"says": "Most cores are fast.", "word": "most", "options": {"quantifier": "every"}}, "word: most",
+        ["'most' asks for most cases"],
+    ),
+    "word of a part that does not fit": (
+        {**BARE, "all_of": [{**PART, "rule": "at_least", "word": "may"}]}, "word: none",
+        ["part 'a part'", "'may' asks for one case"],
     ),
 }  # fmt: skip
 

@@ -323,8 +323,22 @@ def test_speedup_is_per_gpu_over_one_cpu_machine_at_equal_work(tmp_path: Path) -
     (speedup,) = compute_speedups(tmp_path, one=[box, cluster, unlike])
     assert speedup["estimate"] == pytest.approx((6000 / 8) / (100 / 4))
     assert (speedup["low"], speedup["high"]) == (pytest.approx(25.0), pytest.approx(35.0))
-    assert speedup["detail"] == "scaled from 8 GPUs and 4 machines" and speedup["baseline"] == "server"
+    assert speedup["detail"] == "at most, scaled from 8 GPUs and 4 machines" and speedup["baseline"] == "server"
     assert speedup["precision"] == "bfloat16 over bfloat16"
+
+
+def test_speedup_over_servers_names_both_bases_and_the_cpu_result(tmp_path: Path) -> None:
+    """A server of two processors is one base, and half of it the other; one processor alone is neither."""
+    server = {**CPU, "nodes": 4, "cpus": 8, "cores": 448, "value": 100.0}
+    alone = {**CPU, "cpus": 1, "cores": 8, "value": 5.0}
+    repeated = {**server, "setting": "later", "copy_of": "one/r2"}
+    data = dataset(tmp_path, one=[{**GPU, "value": 750.0}, server, alone, {**GPU, "setting": "later"}, repeated])
+    rows = quantities()["published.speedup_over_servers"].estimates(data).frame.to_dict("records")
+    first = {row["baseline"]: row for row in rows if row["setting"] != "later"}
+    assert {name: row["estimate"] for name, row in first.items()} == {"server processor": 15.0, "server": 30.0}
+    assert first["server"]["cpu"] == f"2 x {first['server processor']['cpu']}"
+    assert len(rows) == 4 and {row["cpu_result"] for row in rows} == {"one/r2"}
+    assert all(row["detail"].startswith("at most") for row in rows)
 
 
 def test_speedup_inverts_times_and_uses_the_fastest_cpu(tmp_path: Path) -> None:
@@ -430,6 +444,19 @@ def test_single_figure_decides_only_far_from_the_threshold() -> None:
         assert figure_sides(10.0, (value, "one")) == [side]
 
 
+def test_evidence_may_declare_another_margin_and_print_it(tmp_path: Path, court: Court) -> None:
+    evidence = {**EVIDENCE, "margin": {"by": 1.1, "why": "One program on one card."}}
+    claim = {**AWAITING, "threshold": {"value": 9, "why": "?"}}
+    outcomes = {}
+    for name, declared in (("usual", EVIDENCE), ("own", evidence)):
+        court.claim("W01", **claim, published={"evidence": [declared], "findings": FINDINGS})
+        outcomes[name] = court.judge(one=[GPU, CPU])["verdicts"][0]
+    assert [result["verdict"] for result in outcomes.values()] == ["awaiting hardware", "supported"]
+    (part,) = outcomes["own"]["parts"]
+    assert (part["margin"], part["ends"]) == (1.1, "source")
+    assert "by a factor of 1.1 (one program on one card)" in rule_text(part)
+
+
 def test_two_independent_figures_that_agree_decide() -> None:
     assert figure_sides(10.0, (12.0, "a"), (13.0, "b")) == [Side.SUPPORTS] * 2
     assert figure_sides(10.0, (12.0, "a"), (13.0, "a")) == [Side.UNDECIDED] * 2
@@ -482,7 +509,7 @@ def test_direct_evidence_decides_an_awaiting_claim(bench: Bench) -> None:
     trials = [trial for trial in part["others"][0]["trials"] if "side" not in trial]
     assert [(trial["threshold"], trial["outcome"]) for trial in trials] == [(2, "supported"), (50, "challenged")]
     assert result["cases"][0]["labels"]["records"] == "one/r1 one/r2"
-    assert document["decided"] == {HERE: 0, OTHERS: 1, "open": 0, "not testable": 0}
+    assert {name: count for name, count in document["decided"].items() if count} == {"published": 1}
     assert document["published"][0]["used_by"] == ["W01"] and document["published"][0]["named"] == 2
 
 

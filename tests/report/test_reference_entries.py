@@ -27,7 +27,7 @@ DAYS = "llama405b.days_from_gpu_hours"
 
 
 def claim(name: str, **more: Any) -> Claim:
-    return Claim(name, "whygpu", "A section", "Something.", "documented", 1, Path(f"{name}.yaml"), **more)
+    return Claim(name, "whygpu", "A section", "Something.", "none", "documented", 1, Path(f"{name}.yaml"), **more)
 
 
 def list_users(

@@ -132,11 +132,11 @@ def test_representative_has_an_interval_if_any_case_has(rule: str, estimates: li
     [
         ("supported", "supported"), ("supported, supported", "supported"), ("challenged, challenged", "challenged"),
         ("supported, challenged", "depends"), ("supported, depends", "depends"),
-        ("supported, undecided", "undecided"), ("challenged, undecided", "undecided"),
+        ("supported, undecided", "undecided"), ("challenged, undecided", "challenged"),
         ("challenged, challenged, undecided", "challenged"), ("supported, supported, undecided", "undecided"),
         ("supported, challenged, undecided", "depends"), ("depends, undecided", "depends"),
         ("supported, awaiting source", "awaiting source"), ("depends, awaiting source", "depends"),
-        ("challenged, awaiting hardware, awaiting source", "awaiting hardware"),
+        ("challenged, awaiting hardware, awaiting source", "challenged"),
         ("supported, challenged, awaiting hardware", "depends"),
         ("awaiting source, awaiting hardware, awaiting experiment", "awaiting experiment"),
     ],
