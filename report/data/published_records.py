@@ -106,7 +106,7 @@ MEANING = {
     "spread_kind": _choices("What low and high are", SPREAD_KINDS),
     "date_means": _choices("What happened on the date", DATE_MEANINGS),
     "copy_of": "Record (source/id) with the same result, which came first: count both once",
-    "items": "Items that a time or an energy is of, where it is of several",
+    "items": "Items, or steps of a chain, that a time or an energy is of, where it is of several",
 }
 COUNTS = (
     "cpus", "cores", "gpus", "nodes", "batch", "runs",
@@ -160,8 +160,8 @@ MOST = {
 }  # fmt: skip
 TASKS = (
     "train", "train-to-target", "fine-tune", "infer", "generate", "prompt", "product", "convolution", "recurrence",
-    "triad", "copy-in", "copy-out", "load-latency", "launch", "threads", "branch", "table", "input", "price",
-    "telemetry", "libraries",
+    "triad", "copy-in", "copy-out", "load-latency", "launch", "threads", "branch", "chain", "operators", "elementwise",
+    "table", "input", "price", "telemetry", "libraries",
 )  # fmt: skip
 COPIES = ("", "included", "pinned")
 SCENARIOS = ("", "training", "offline", "server", "single stream")

@@ -53,14 +53,18 @@ MACHINES = (
 LOADS = (1.0, 5.0, 10.0)
 # Machines with one GPU, for work that is too small to fill a GPU.
 SINGLE = ("aws-g4dn.xlarge", "aws-g6.xlarge", "aws-g5.xlarge", "lambda-1x-h100-pcie", "lambda-1x-b200")
-# For each graphics card, its price entry and its name in the article.
+# NVIDIA's cards for games of 299 to 499 USD at launch, from the two generations of the cards that the article
+# recommends. For each, its price entry and its name in the article.
 CARDS = {
     "rtx-3060-12gb": ("rtx-3060.usd", "rtx-3060"),
+    "rtx-3060-ti": ("rtx-3060-ti.usd", "rtx-3060-ti"),
+    "rtx-3070": ("rtx-3070.usd", "rtx-3070"),
     "rtx-4060": ("rtx-4060.usd", "rtx-4060"),
     "rtx-4060-ti-8gb": ("rtx-4060-ti-8gb.usd", "rtx-4060-ti"),
     "rtx-4060-ti-16gb": ("rtx-4060-ti-16gb.usd", "rtx-4060-ti"),
 }
-LIMITS = {"arithmetic": "bf16_flops", "bandwidth": "memory_bytes_per_s", "capacity": "memory_bytes"}
+# fp32 stands for 16 bits too: NVIDIA states no dense 16-bit rate for these cards, and twice the fp32 for the RTX 4090.
+LIMITS = {"arithmetic": "fp32_flops", "bandwidth": "memory_bytes_per_s", "capacity": "memory_bytes"}
 RECOMMENDED = ("rtx-3060", "rtx-4060-ti")
 # Price entries that count as used by this module. It reads some of them only if the data include nodes with such GPUs.
 ENTRIES = ("aws-*.usd_per_hour", "aws-*.gpus", "lambda-*.usd_per_hour", "lambda-*.gpus", "rtx-*.usd")
@@ -261,12 +265,20 @@ def _machine_prices(data: Dataset, gpu: str, cpu: Mapping[str, Any]) -> Priced |
 RANK = Formula("n = 1 + b", "1", {"b": ("cards of the price class that give more of it for a dollar", "1")})
 
 
-@quantity("price.rank_per_dollar", "1", ("card", "version", "limit"), tier="derived", formulas=(RANK,))
+@quantity(
+    "price.rank_per_dollar",
+    "1",
+    ("card", "version", "limit"),
+    tier="derived",
+    formulas=(RANK,),
+    checked="published.rating_error",
+)
 def rank_per_dollar(data: Dataset) -> DerivedEstimates:
     """Rank of each recommended graphics card in its price class, by a rated figure per dollar at launch.
 
-    limit: the figure, which is arithmetic (rated dense bf16 FLOP/s), bandwidth, or memory capacity. A card is ranked if
-    its price and that figure are verified. Raises MissingSourceError, with the entries that recommended cards lack.
+    limit: the figure, which is arithmetic (rated fp32 FLOP/s), bandwidth, or memory capacity. A card is ranked if its
+    price and that figure are verified. `published.rating_error` compares ratings to measured products and passes over
+    memory. Raises MissingSourceError, with the entries that recommended cards lack.
     """
     recommended = {card: price for card, (price, part) in CARDS.items() if part in RECOMMENDED}
     ratings = [f"{card}.{figure}" for card in recommended for figure in LIMITS.values()]

@@ -343,3 +343,97 @@ def gpu_busy_share(data: Dataset) -> Estimates:
                 {**labels, "batch": None, "requests_per_s": load, **estimate_bounds(row, load), "detail": row["note"]}
             )
     return exact_estimates(rows)
+
+
+@published_quantity("published.operator_share", "1", (*LABELS, "machine", "operators"), ceiling=1.0)
+def operator_share(data: Dataset) -> Estimates:
+    """Share of a training step that a class of operators takes, as reported.
+
+    setting: whether the share is of time or of operations. operators: the class, such as matrix products; `all others`
+    is what matrix products leave.
+    """
+    records = data.published.records
+    rows = []
+    for row in record_rows(records[(records["task"] == "operators") & (records["measure"] == "share")]):
+        labels = record_labels(data, row, "machine")
+        shares = {row["variant"]: row["value"]}
+        if row["variant"] == "matrix products":
+            shares["all others"] = 1 - row["value"]
+        rows += [
+            {**labels, "operators": name, "estimate": value, "detail": row["note"]} for name, value in shares.items()
+        ]
+    return exact_estimates(rows)
+
+
+_CHAIN = ("source", "family", "model", "gpu", "cpu", "precision", "records")
+
+
+@published_quantity("published.chain_speed_ratio", "1", _CHAIN)
+def chain_speed_ratio(data: Dataset) -> Estimates:
+    """Steps per second of one chain on a CPU core, divided by those on one GPU thread.
+
+    Both sides run the same steps in one source, at two lengths or more. A step's time is the difference of the times of
+    the longest and the shortest chain, divided by that of their steps, so that starting and compiling drop out.
+    """
+    return exact_estimates(list(_chain_rows(data)))
+
+
+@published_quantity("published.gpu_over_cpu_one_thread", "1", _CHAIN)
+def gpu_over_cpu_one_thread(data: Dataset) -> Estimates:
+    """Steps per second of one chain on one GPU thread, divided by those on a CPU core: 1 / chain_speed_ratio."""
+    return exact_estimates([{**row, "estimate": 1 / row["estimate"]} for row in _chain_rows(data)])
+
+
+def _chain_rows(data: Dataset) -> Iterator[dict[str, Any]]:
+    records = data.published.records
+    records = records[(records["task"] == "chain") & (records["measure"] == "time")].dropna(subset=["items"])
+    for same in groups_varying(records, ("source", "model", "dtype"), "device"):
+        gpu, cpu = (_step_time(same[same["device"] == device]) for device in ("gpu", "cpu"))
+        if gpu and cpu:
+            first = same.iloc[0]
+            yield {
+                "source": first["source"],
+                "family": data.published.family(str(first["source"])),
+                "model": first["model"],
+                "gpu": gpu_kind(str(gpu[1]["gpu"])),
+                "cpu": machine_name(cpu[1]),
+                "precision": f"{first['dtype']} over {first['dtype']}" if first["dtype"] else "",
+                "records": " ".join(same["key"]),
+                "estimate": gpu[0] / cpu[0],
+                "detail": f"{gpu[0] * 1e9:.3g} ns and {cpu[0] * 1e9:.3g} ns a step",
+            }
+
+
+def _step_time(records: pd.DataFrame) -> tuple[float, dict[str, Any]] | None:
+    """Return seconds per step by the longest and the shortest chain, and the longest one's record."""
+    long, short = extreme_record(records, "items"), extreme_record(records, "items", least=True)
+    steps = long["items"] - short["items"]
+    return ((long["value"] - short["value"]) / steps, long) if steps else None
+
+
+@published_quantity("published.whole_chip_ratio", "1", (*LABELS, "gpu", "cpu", "precision"))
+def whole_chip_ratio(data: Dataset) -> Estimates:
+    """Multiply-adds per second of a whole GPU, divided by those of the fastest machine without GPUs in that format.
+
+    One program measured both sides, in one source, on registers alone. The fastest GPU of a kind counts.
+    """
+    records = data.published.records
+    records = records[(records["task"] == "threads") & (records["measure"] == "flops") & records["threads"].isna()]
+    rows = []
+    for same in groups_varying(records[records["dtype"] != ""], ("source", "model", "setting", "dtype"), "device"):
+        cpu = extreme_record(same[same["device"] == "cpu"], "value")
+        gpus = same[same["device"] == "gpu"]
+        for kind, entries in gpus.groupby(gpus["gpu"].map(gpu_kind)):
+            best = extreme_record(entries, "value")
+            rows.append(
+                {
+                    **record_labels(data, best),
+                    "gpu": kind,
+                    "cpu": machine_name(cpu),
+                    "precision": f"{best['dtype']} over {cpu['dtype']}",
+                    "records": f"{best['key']} {cpu['key']}",
+                    "estimate": best["value"] / cpu["value"],
+                    "detail": cpu["note"],
+                }
+            )
+    return exact_estimates(rows)

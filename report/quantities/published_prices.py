@@ -1,23 +1,35 @@
-"""GPU prices to buy and to hire, from published lists, compared to published speed-ups."""
+"""GPU prices to buy and to hire, from published lists, and ratings of cards, compared to published speeds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset
+from report.derivations import is_verified
 from report.estimates import Estimates, exact_estimates
 from report.formatting import format_count
-from report.quantities.published import gpu_kind, published_quantity, record_rows, without_copies
+from report.quantities.published import extreme_record, gpu_kind, published_quantity, record_rows, without_copies
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
 # HIRED: for each GPU kind, the machine whose hourly price stands for it. HIRED_CPU: the machine whose hourly price
 # stands for a server with two 56-core processors.
 HIRED = {"H100 SXM": "aws-p5.48xlarge", "A100 SXM": "aws-p4d.24xlarge"}
 HIRED_CPU = "aws-c7i.48xlarge"
+# CARDS: for each card with a rating, its ids in the published records, which seldom tell the memory of an RTX 4060 Ti.
+# MEASURED: for each rated figure, the task, measure and format of the records that test it.
+CARDS = {
+    "rtx-3060-12gb": ("rtx-3060-12gb",),
+    "rtx-3060-ti": ("rtx-3060-ti",),
+    "rtx-3070": ("rtx-3070",),
+    "rtx-4060": ("rtx-4060",),
+    "rtx-4060-ti-16gb": ("rtx-4060-ti", "rtx-4060-ti-16gb"),
+}
+MEASURED = {"fp32_flops": ("product", "flops", "bfloat16"), "memory_bytes_per_s": ("triad", "bandwidth", "float32")}
 _SELLERS = [f"on demand, {seller}" for seller in ("AWS", "Azure", "GCP", "Lambda")]
 
 
@@ -83,3 +95,36 @@ def break_even_hours(data: Dataset) -> Estimates:
 def _prices_by_kind(hired: pd.DataFrame) -> Iterator[tuple[str, Any, Any]]:
     for kind, alike in hired.groupby("kind"):
         yield str(kind), alike["value"].to_numpy(float), alike["gpus"].fillna(1).to_numpy(float)
+
+
+@published_quantity("published.rating_error", "1", ("rating", "of", "to", "source", "family", "records"))
+def rating_error(data: Dataset) -> Estimates:
+    """Error of two cards' ratio by their ratings, relative to their ratio as one source measured it; 0 without error.
+
+    rating: fp32_flops, tested by the fastest bfloat16 product, because the makers' fp32 rates stand for matrix units
+    too; or memory_bytes_per_s, tested by the fastest pass over arrays in memory. Only verified ratings are compared.
+    """
+    records = data.published.records
+    rows = []
+    for rating, (task, measure, dtype) in MEASURED.items():
+        alike = records[(records["task"] == task) & (records["measure"] == measure) & (records["dtype"] == dtype)]
+        for source, same in without_copies(alike).groupby("source"):
+            best = {}
+            for card, ids in CARDS.items():
+                measured = same[same["accelerator_id"].isin(ids)]
+                if len(measured) and is_verified(data, f"{card}.{rating}"):
+                    best[card] = extreme_record(measured, "value")
+            for of, to in combinations(best, 2):
+                rated = data.figure(f"{of}.{rating}") / data.figure(f"{to}.{rating}")
+                rows.append(
+                    {
+                        "rating": rating,
+                        "of": of,
+                        "to": to,
+                        "source": source,
+                        "family": data.published.family(str(source)),
+                        "records": f"{best[of]['key']} {best[to]['key']}",
+                        "estimate": rated / (best[of]["value"] / best[to]["value"]) - 1,
+                    }
+                )
+    return exact_estimates(rows)

@@ -345,3 +345,35 @@ def crossover_parameters(data: Dataset) -> Estimates:
             }
         )
     return exact_estimates(rows)
+
+
+@published_quantity(
+    "published.sooner_on_cpu_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records")
+)
+def sooner_on_cpu_parameters(data: Dataset) -> Estimates:
+    """Parameters in the largest model whose single requests a CPU answers sooner than a GPU in every run; 0 if none.
+
+    There is an estimate only if the GPU is sooner on more work in the same source: on a larger model, or on a larger
+    batch. Unlike `published.crossover_parameters`, one model suffices.
+    """
+    rows = []
+    speedups = speedup(data).filter(task="infer")
+    speedups = (
+        speedups.take(speedups["measure"].isin(("time", "latency")).to_numpy(bool)) if len(speedups) else speedups
+    )
+    for labels, group in speedups.groups("source", "family", "gpu", "cpu", "precision"):
+        sizes = [data.published.records_by_key[records.split()[-1]]["parameters"] for records in group["records"]]
+        tried = group.frame.assign(size=sizes).dropna(subset=["size"])
+        sooner = tried[(tried["batch"] == 1) & (tried["high"] < 1)]
+        largest = float(sooner["size"].max()) if len(sooner) else 0.0
+        more = tried[((tried["size"] > largest) | (tried["batch"] > 1)) & (tried["low"] > 1)]
+        if len(tried) and len(more):
+            rows.append(
+                {
+                    **dict(zip(("source", "family", "gpu", "cpu", "precision"), labels, strict=True)),
+                    "records": " ".join(tried["records"]),
+                    "estimate": largest,
+                    "detail": f"{len(sooner)} of {int((tried['batch'] == 1).sum())} single requests sooner on the CPU",
+                }
+            )
+    return exact_estimates(rows)

@@ -386,6 +386,76 @@ def test_thread_count_for_90_percent_and_linearity_below_half(
     assert not compute("published.threads_for_90_percent", growing)
 
 
+def test_matrix_products_leave_the_rest_of_a_step(tmp_path: Path) -> None:
+    share = {**GPU, "task": "operators", "measure": "share", "unit": "share"}
+    products = {**share, "value": 0.6, "variant": "matrix products"}
+    norm = {**share, "value": 0.3, "variant": "normalisation"}
+    shares = compute("published.operator_share", dataset(tmp_path, one=[products, norm]))
+    assert {row["operators"]: row["estimate"] for row in shares} == {
+        "matrix products": 0.6, "all others": 0.4, "normalisation": 0.3,
+    }  # fmt: skip
+
+
+def test_steps_of_a_chain_are_timed_without_its_start(tmp_path: Path) -> None:
+    timed = {"task": "chain", "measure": "time", "unit": "s", "dtype": "float32"}
+    records = [
+        {**run, **timed, "items": items, "value": start + step * items}
+        for run, start, step in ((GPU, 0.5, 0.04), (CPU, 0.1, 0.01))
+        for items in (10, 100)
+    ]
+    data = dataset(tmp_path / "a", one=records)
+    (chain,) = compute("published.chain_speed_ratio", data)
+    assert chain["estimate"] == pytest.approx(4) and chain["precision"] == "float32 over float32"
+    (inverse,) = compute("published.gpu_over_cpu_one_thread", data)
+    assert inverse["estimate"] == pytest.approx(0.25)
+    assert not compute("published.chain_speed_ratio", dataset(tmp_path / "b", one=records[:3]))
+
+
+def test_whole_chips_are_compared_in_one_format(tmp_path: Path) -> None:
+    peak = {"task": "threads", "measure": "flops", "unit": "FLOP/s"}
+    gpu, cpu = ({**run, **peak, "dtype": "float32"} for run in (GPU, CPU))
+    data = dataset(tmp_path, one=[gpu, cpu, {**cpu, "value": 20.0}, {**gpu, "dtype": "float16", "value": 900.0}])
+    (chip,) = compute("published.whole_chip_ratio", data)
+    assert chip["estimate"] == pytest.approx(5.0) and chip["precision"] == "float32 over float32"
+
+
+def test_cpu_is_sooner_only_if_every_run_is_and_the_gpu_leads_elsewhere(tmp_path: Path) -> None:
+    def record(run: dict[str, Any], batch: int, value: float, spread: float = 1.0) -> dict[str, Any]:
+        ends = {"low": value / spread, "high": value * spread}
+        timed = {"task": "infer", "measure": "time", "unit": "s", "parameters": 1000}
+        return {**run, **timed, "batch": batch, "value": value, **ends}
+
+    small = [record(GPU, 1, 2.0), record(CPU, 1, 1.0)]
+    large = [record(GPU, 64, 2.0), record(CPU, 64, 60.0)]
+    unsure = [record(GPU, 1, 2.0, spread=1.5), record(CPU, 1, 1.0, spread=1.5)]
+    cases = {"a": [*small, *large], "b": small, "c": [*unsure, *large]}
+    sizes = {
+        name: [
+            row["estimate"] for row in compute("published.sooner_on_cpu_parameters", dataset(tmp_path / name, one=of))
+        ]
+        for name, of in cases.items()
+    }
+    assert sizes == {"a": [1000.0], "b": [], "c": [0.0]}
+
+
+def test_ratings_of_cards_agree_with_measured_ratios() -> None:
+    data = Dataset(NO_DATA.nodes, read_reference(REFERENCE), NO_DATA.table, study_records())
+    errors = compute("published.rating_error", data)
+    assert {row["rating"] for row in errors} == {"fp32_flops", "memory_bytes_per_s"} and len(errors) > 5
+    assert all(abs(row["estimate"]) < 0.2 for row in errors)
+    for row in errors:
+        of, to = (data.published.records_by_key[key]["value"] for key in row["records"].split())
+        rated = data.figure(f"{row['of']}.{row['rating']}") / data.figure(f"{row['to']}.{row['rating']}")
+        assert row["estimate"] == pytest.approx(rated * to / of - 1)
+
+
+def test_recommended_cards_are_ranked_by_figures_per_dollar() -> None:
+    data = Dataset(NO_DATA.nodes, read_reference(REFERENCE), NO_DATA.table, study_records())
+    ranks = {(row["version"], row["limit"]): row["estimate"] for row in compute("price.rank_per_dollar", data)}
+    assert ranks["rtx-3060-12gb", "capacity"] == 1 and ranks["rtx-4060-ti-8gb", "arithmetic"] == 1
+    assert len(ranks) == 9 and max(ranks.values()) <= 6
+
+
 def test_hardware_names_are_normalised() -> None:
     names = {
         "NVIDIA H100-SXM5-80GB": "H100 SXM", "NVIDIA H100 80GB HBM3": "H100", "NVIDIA A100-PCIe-80GB": "A100 PCIe",

@@ -429,7 +429,12 @@ UNVERIFIED = {"status": "not verified"}
     ("name", "gpu", "changed", "message"),
     [
         ("price.break_even_hours", "", {}, r"h100-pcie\.usd .*h200\.usd_in_system .*dgx-a100\.usd"),
-        ("price.rank_per_dollar", "", {}, r"rtx-3060\.usd, .*rtx-4060-ti-16gb\.memory_bytes_per_s"),
+        (
+            "price.rank_per_dollar",
+            "",
+            dict.fromkeys(("rtx-3060.usd", "rtx-4060-ti-16gb.memory_bytes_per_s"), UNVERIFIED),
+            r"rtx-3060\.usd, .*rtx-4060-ti-16gb\.memory_bytes_per_s",
+        ),
         ("price.speedup_over_price_ratio", "Unheard Of 9", {}, "Unheard Of 9"),
         ("ladder.hours_to_train", "", {"bert-base.steps": UNVERIFIED}, "BERT"),
         ("ladder.cpu_cluster_cost_ratio", "", {"bert-wikipedia.tokens": UNVERIFIED}, "not verified"),
