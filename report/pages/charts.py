@@ -36,9 +36,9 @@ DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#7d8792", GRID: "#3a424c", PAPE
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 # WIDE, NARROW: figure width for a page and for a phone, in inches. Text of 10 points is then at least 13 pixels high on
 # a page, and 12 pixels high on a phone whose screen is 360 pixels wide.
-# ROW: height of a row in a figure, in inches.
+# ROW: height of a row in a figure, in inches. SHORTEST: least height, which the texts around a single row need.
 WIDE, NARROW = 6.8, 3.6
-ROW = 0.3
+ROW, SHORTEST = 0.3, 1.7
 # Text after an estimate from a single round, which has no interval.
 ONE_ROUND = "one round"
 HOLLOW = f"◇ {ONE_ROUND}, without an interval"
@@ -139,7 +139,7 @@ def estimate_chart(
         heads = group_heads(rows)
         sizes = [ROW + 0.16 * label.count("\n") + ROW * (at in heads) for at, label in enumerate(labels)]
         height = sum(sizes)
-        figure = Figure(figsize=(width, height + 0.85))
+        figure = Figure(figsize=(width, max(height + 0.85, SHORTEST)))
         axes = figure.add_subplot()
         ends = _axis_values(table, lines)
         logarithmic = _needs_log_axis(ends) if log is None else log

@@ -142,6 +142,6 @@ def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
 ROBUST = {
     "robust": "Robust: no other fair threshold, price or base turns it, nor does leaving out any one case.",
     "sensitive": "Sensitive: another fair choice turns it.",
-    "on a chosen list": "It rests on a list of cases that we chose beforehand; another list may come out otherwise.",
+    "on a chosen list": "It rests on a list of cases that we chose; another list may come out otherwise.",
     "not varied": "It rests on one figure, with nothing to vary.",
 }

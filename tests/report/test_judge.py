@@ -15,7 +15,7 @@ from report.data.dataset import Dataset
 from report.data.node_reader import read_nodes
 from report.data.reference_figures import read_reference
 from report.judging.judge import judge
-from report.outcomes import Verdict
+from report.outcomes import Verdict, tally
 
 from .conftest import Factory, SyntheticNode
 from .test_claims import make_entry, write_references
@@ -150,13 +150,18 @@ def test_evidence_tier_is_the_weakest_over_parts(court: Court, synthetic: Factor
     assert verdict["evidence_tier"] == "derived"
 
 
-def test_part_without_evidence_makes_the_verdict_await(court: Court, synthetic: Factory) -> None:
+@pytest.mark.parametrize(
+    ("limit", "outcome", "verdict"), [(100, "supported", "awaiting hardware"), (1, "challenged", "challenged")]
+)
+def test_part_without_evidence_makes_the_verdict_await_unless_another_part_is_refuted(
+    court: Court, synthetic: Factory, limit: float, outcome: str, verdict: str
+) -> None:
     gpu = {**CORE, "name": "a GPU", "quantity": "gemm.mac_per_cycle", "scope": {"device": "gpu"}, "rule": "at_least"}
-    court.claim(all_of=[CORE, gpu])
-    verdict = court.verdict(gemm_node(synthetic))
-    assert verdict["verdict"] == "awaiting hardware"
-    assert [part["outcome"] for part in verdict["parts"]] == ["challenged", "awaiting hardware"]
-    assert verdict["estimate"] == verdict["parts"][0]["estimate"] and verdict["evidence_tier"] == "measured"
+    court.claim(all_of=[{**CORE, "threshold": {"value": limit, "why": "?"}}, gpu])
+    result = court.verdict(gemm_node(synthetic))
+    assert result["verdict"] == verdict
+    assert [part["outcome"] for part in result["parts"]] == [outcome, "awaiting hardware"]
+    assert result["estimate"] == result["parts"][0]["estimate"] and result["evidence_tier"] == "measured"
 
 
 SPEEDUP = {"quantity": "training.speedup", "rule": "within", "threshold": {"value": [10, 100], "why": "?"}}
@@ -230,3 +235,49 @@ def test_verdicts_document_is_complete_and_sorted(court: Court, synthetic: Facto
     with (court.root / "out" / "verdicts.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["verdict"] for row in rows] == ["challenged"] * 3 and float(rows[0]["estimate"]) > 1000
+
+
+EARLIER: dict[str, Any] = {**PER_CYCLE, "scale": W15["scale"], "threshold": 5000}
+
+
+@pytest.mark.parametrize(
+    ("changes", "recorded", "turned"),
+    [
+        ([{"data_seen": True, "was": [EARLIER]}], [("supported", False)], [(1, "supported")]),
+        ([{"data_seen": False, "was": [EARLIER]}], [("supported", False)], []),
+        ([{"data_seen": True, "was": [{**EARLIER, "threshold": 900}]}], [("challenged", False)], []),
+        ([{"data_seen": True, "gone": "Lost."}], [(None, False)], []),
+        ([{"data_seen": True}], [("challenged", True)], []),
+        ([{"data_seen": True, "before": "depends"}], [("challenged", True)], [(1, "depends")]),
+        # A version whose rule is that of the next one has its verdict.
+        ([{"data_seen": False}, {"data_seen": True, "was": [EARLIER]}], [("supported", True), ("supported", False)],
+         [(2, "supported")]),
+        ([{"data_seen": False}, {"data_seen": True, "gone": "Lost."}], [(None, True), (None, False)], []),
+        ([{"data_seen": True, "was": [{**EARLIER, "scope": {"dtype": "int8"}}]}], [("awaiting experiment", False)], []),
+    ],
+)  # fmt: skip
+def test_earlier_versions_are_judged_on_the_same_evidence(
+    court: Court, synthetic: Factory, changes: list[dict[str, Any]], recorded: list[Any], turned: list[Any]
+) -> None:
+    """The threshold is 1,000, the result about 3,600: a limit of 5,000 would support the claim."""
+    numbered = [
+        {"version": at, "date": "2026-01-01", "reason": "Better.", **change} for at, change in enumerate(changes, 2)
+    ]
+    court.claim(**{**W15, "version": len(changes) + 1, "changes": numbered})
+    verdict = court.verdict(gemm_node(synthetic))
+    assert [(change["earlier"], change["same_rule"]) for change in verdict["changes"]] == recorded
+    assert list(verdict_sentences.replaced_verdicts(verdict)) == turned
+    counts = verdict_sentences.count_rule_changes([verdict])
+    seen = any(change["data_seen"] for change in changes)
+    assert counts == {"rules": 1, "unchanged": 0, "before": not seen, "after": seen, "turned": bool(turned)}
+
+
+def test_claims_are_counted_by_the_evidence_that_decides_them(court: Court, synthetic: Factory) -> None:
+    write_references(court.reference, make_entry())
+    court.claim(**W15)
+    court.claim(**CORES)
+    court.claim(**{**PER_CYCLE, "scope": {"device": "gpu"}})
+    document = court.judge(gemm_node(synthetic))
+    counts = {"measured": 1, "derived": 0, "published": 0, "documented": 1, "open": 1, "not testable": 0}
+    assert document["decided"] == counts
+    assert "decided by: 1 measured here, 1 by documents, 1 open" in tally(document)

@@ -42,6 +42,7 @@ from report.judging.rules import CLEAR, PublishedEnds
 from report.outcomes import HERE, OTHERS, Side, Threshold, Verdict
 from report.quantities import quantities
 from report.quantities.published import cpu_kind, gpu_kind
+from report.verdict_sentences import rule_text
 
 from .conftest import Factory, SyntheticNode
 from .made_estimates import NO_DATA, decide
@@ -335,7 +336,7 @@ def test_speedup_over_servers_names_both_bases_and_the_cpu_result(tmp_path: Path
     data = dataset(tmp_path, one=[{**GPU, "value": 750.0}, server, alone, {**GPU, "setting": "later"}, repeated])
     rows = quantities()["published.speedup_over_servers"].estimates(data).frame.to_dict("records")
     first = {row["baseline"]: row for row in rows if row["setting"] != "later"}
-    assert {name: row["estimate"] for name, row in first.items()} == {"server processor": 15.0, "server": 30.0}
+    assert {name: row["estimate"] for name, row in first.items()} == {"server processor": 60.0, "server": 30.0}
     assert first["server"]["cpu"] == f"2 x {first['server processor']['cpu']}"
     assert len(rows) == 4 and {row["cpu_result"] for row in rows} == {"one/r2"}
     assert all(row["detail"].startswith("at most") for row in rows)
@@ -514,19 +515,6 @@ def test_single_figure_decides_only_far_from_the_threshold() -> None:
         assert figure_sides(10.0, (value, "one")) == [side]
 
 
-def test_evidence_may_declare_another_margin_and_print_it(tmp_path: Path, court: Court) -> None:
-    evidence = {**EVIDENCE, "margin": {"by": 1.1, "why": "One program on one card."}}
-    claim = {**AWAITING, "threshold": {"value": 9, "why": "?"}}
-    outcomes = {}
-    for name, declared in (("usual", EVIDENCE), ("own", evidence)):
-        court.claim("W01", **claim, published={"evidence": [declared], "findings": FINDINGS})
-        outcomes[name] = court.judge(one=[GPU, CPU])["verdicts"][0]
-    assert [result["verdict"] for result in outcomes.values()] == ["awaiting hardware", "supported"]
-    (part,) = outcomes["own"]["parts"]
-    assert (part["margin"], part["ends"]) == (1.1, "source")
-    assert "by a factor of 1.1 (one program on one card)" in rule_text(part)
-
-
 def test_two_independent_figures_that_agree_decide() -> None:
     assert figure_sides(10.0, (12.0, "a"), (13.0, "b")) == [Side.SUPPORTS] * 2
     assert figure_sides(10.0, (12.0, "a"), (13.0, "a")) == [Side.UNDECIDED] * 2
@@ -581,6 +569,23 @@ def test_direct_evidence_decides_an_awaiting_claim(bench: Bench) -> None:
     assert result["cases"][0]["labels"]["records"] == "one/r1 one/r2"
     assert {name: count for name, count in document["decided"].items() if count} == {"published": 1}
     assert document["published"][0]["used_by"] == ["W01"] and document["published"][0]["named"] == 2
+
+
+def test_evidence_may_declare_another_margin_and_the_rule_prints_it(bench: Bench) -> None:
+    """With GPU and CPU 10 times apart, a threshold of 9 needs a margin below 1.11."""
+    claim = {**AWAITING, "threshold": {"value": 9, "why": "?"}}
+    verdicts = {}
+    for more in ({}, {"margin": {"by": 1.1, "why": "One program on one card."}}):
+        evidence = {"evidence": [{**EVIDENCE, **more}], "findings": FINDINGS}
+        (verdict,) = bench.judge({**claim, "published": evidence}, one=[GPU, CPU])["verdicts"]
+        verdicts[bool(more)] = verdict
+    assert {own: verdict["verdict"] for own, verdict in verdicts.items()} == {
+        False: "awaiting hardware",
+        True: "supported",
+    }
+    (part,) = verdicts[True]["parts"]
+    assert (part["margin"], part["ends"]) == (1.1, "source")
+    assert "clears the threshold by a factor of 1.1 (one program on one card)" in rule_text(part)
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,10 @@ def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     GPU and desktop were measured by different programs, GPU and server by the same program.
     """
     published = evidence.data.published.records_by_key if evidence.data else {}
-    by_claim = {claim: _published_cases(evidence, claim) for claim in (DESKTOP, SERVER)}
+    by_claim = {
+        claim: [case for case in _published_cases(evidence, claim) if case["strength"] == "direct"]
+        for claim in (DESKTOP, SERVER)
+    }
     if not all(by_claim.values()):
         return
     spans = [format_range([case["estimate"] for case in cases], two_digits) for cases in by_claim.values()]
