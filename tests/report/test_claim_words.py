@@ -13,7 +13,7 @@ ONE_CASE = ("exists", "crossover")
 
 
 def fitting_rules(word: str) -> set[tuple[str, str]]:
-    """Return the pairs of rule and quantifier that a word allows."""
+    """Return the rules that a word allows, each with its quantifier."""
     every = set(product(RULES, ("most", "every")))
     if word == NO_WORD:
         return every

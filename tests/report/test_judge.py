@@ -249,7 +249,7 @@ EARLIER: dict[str, Any] = {**PER_CYCLE, "scale": W15["scale"], "threshold": 5000
         ([{"data_seen": True, "gone": "Lost."}], [(None, False)], []),
         ([{"data_seen": True}], [("challenged", True)], []),
         ([{"data_seen": True, "before": "depends"}], [("challenged", True)], [(1, "depends")]),
-        # A version whose rule is that of the next one has its verdict.
+        # A version with the same rule as the next one has the next one's verdict.
         ([{"data_seen": False}, {"data_seen": True, "was": [EARLIER]}], [("supported", True), ("supported", False)],
          [(2, "supported")]),
         ([{"data_seen": False}, {"data_seen": True, "gone": "Lost."}], [(None, True), (None, False)], []),
@@ -259,7 +259,7 @@ EARLIER: dict[str, Any] = {**PER_CYCLE, "scale": W15["scale"], "threshold": 5000
 def test_earlier_versions_are_judged_on_the_same_evidence(
     court: Court, synthetic: Factory, changes: list[dict[str, Any]], recorded: list[Any], turned: list[Any]
 ) -> None:
-    """The threshold is 1,000, the result about 3,600: a limit of 5,000 would support the claim."""
+    """The threshold is 1,000, the result about 3,600: raising the limit to 5,000 would support the claim."""
     numbered = [
         {"version": at, "date": "2026-01-01", "reason": "Better.", **change} for at, change in enumerate(changes, 2)
     ]

@@ -329,7 +329,7 @@ def test_speedup_is_per_gpu_over_one_cpu_machine_at_equal_work(tmp_path: Path) -
 
 
 def test_speedup_over_servers_names_both_bases_and_the_cpu_result(tmp_path: Path) -> None:
-    """A server of two processors is one base, and half of it the other; one processor alone is neither."""
+    """A server is one base, and one processor in it the other; a processor alone is neither."""
     server = {**CPU, "nodes": 4, "cpus": 8, "cores": 448, "value": 100.0}
     alone = {**CPU, "cpus": 1, "cores": 8, "value": 5.0}
     repeated = {**server, "setting": "later", "copy_of": "one/r2"}
@@ -572,7 +572,7 @@ def test_direct_evidence_decides_an_awaiting_claim(bench: Bench) -> None:
 
 
 def test_evidence_may_declare_another_margin_and_the_rule_prints_it(bench: Bench) -> None:
-    """With GPU and CPU 10 times apart, a threshold of 9 needs a margin below 1.11."""
+    """With GPU and CPU 10 times apart, a threshold of 9 needs a margin up to 1.11."""
     claim = {**AWAITING, "threshold": {"value": 9, "why": "?"}}
     verdicts = {}
     for more in ({}, {"margin": {"by": 1.1, "why": "One program on one card."}}):

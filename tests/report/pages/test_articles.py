@@ -12,6 +12,7 @@ import pytest
 from bs4 import BeautifulSoup
 
 from contract.errors import StudyError
+from report.judging.claim_words import missing_word
 from report.pages import site_sources
 from report.pages.articles import article_context, read_articles
 from report.pages.front_statements import read_front
@@ -44,6 +45,13 @@ def test_each_claim_has_one_clause() -> None:
     assert len(set(placed)) == len(placed)
     assert set(placed) <= known
     assert {name for name in known if int(name[1:]) <= LAST_NEEDING_CLAUSE[name[0]]} <= set(placed)
+
+
+def test_clause_keeps_the_word_of_its_claim() -> None:
+    words = {path.stem: read_claim(path)["word"] for path in CLAIM_FILES}
+    texts = [part["text"] for article in read_articles() for part in article["sections"]]
+    lacking = [name for text in texts for says, name in CLAUSE.findall(text) if missing_word(words[name], says)]
+    assert lacking == []
 
 
 def test_clause_is_in_the_section_that_its_claim_names() -> None:

@@ -1,4 +1,4 @@
-"""Tests for the hours that a server takes for published trainings, on the shipped figures and records."""
+"""Tests for a server's training hours, on the shipped figures and records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_run_of_servers_takes_their_time_times_their_number(hours: dict[str, dic
 def test_part_of_a_cluster_has_a_range_and_a_server_alone_has_the_range_of_its_runs(
     hours: dict[str, dict[str, Any]],
 ) -> None:
-    """In MLPerf 2.1, four servers took 1,603.9 s for DLRM and one took 3,579.61 s: each kept 56% of its speed."""
+    """In MLPerf 2.1, four servers took 1,603.9 s for DLRM and one took 3,579.61 s: each kept 56% to itself."""
     kept = 3579.61 / (4 * 1603.9)
     alone, shared = hours["DLRM to MLPerf's target"], hours["Llama 2 70B"]
     assert shared["low"] == pytest.approx(kept * shared["estimate"]) and shared["high"] == shared["estimate"]
@@ -42,7 +42,7 @@ def test_part_of_a_cluster_has_a_range_and_a_server_alone_has_the_range_of_its_r
 
 
 def test_published_run_takes_its_operations_over_the_rate_of_its_family(hours: dict[str, dict[str, Any]]) -> None:
-    """ResNet-50: 600,000 steps of 256 images, at the 8,571.2 images per second of 16 servers."""
+    """ResNet-50: 600,000 steps with 256 images each, at the 8,571.2 images per second that 16 servers reach."""
     assert hours["ResNet-50 on ImageNet"]["estimate"] == pytest.approx(600_000 * 256 / (8571.2 / 16) / 3600)
     layers, width = 24, 1024
     rate = 1017.0 / 16 * 6 * 12 * layers * width**2 * _tokens()
