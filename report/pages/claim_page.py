@@ -151,6 +151,9 @@ def _confidence_sentences(
     if sources:
         named = {name for source in sources for name in source.split(" and ")}
         yield f"{format_count(len(cases), 'case')} from {format_count(len(named), 'published source')}."
+        results = {case["labels"]["cpu_result"] for case in cases if case["labels"].get("cpu_result")}
+        if len(results) < len(cases) and results:
+            yield f"They share {format_count(len(results), 'result')} of the CPU's side."
     agreeing_parts = parts_to_draw(verdict)
     if len(agreeing_parts) > 1 and len({str(part["outcome"]) for part in agreeing_parts}) == 1:
         numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in agreeing_parts]
