@@ -10,6 +10,7 @@ import select
 import selectors
 import signal
 import subprocess
+import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
@@ -24,6 +25,10 @@ _REFUSALS: dict[str, type[Exception]] = {
     "unsupported": Unsupported, "harness": HarnessError, "oom": MemoryError, "raised": RuntimeError,
 }  # fmt: skip
 _CHUNK_BYTES = 1 << 16
+# A signal that ends a run reaches its processes one after the other. If one of _INTERRUPTS ended a child, this process
+# waits _OWN_SIGNAL_S for its own signal, so that the interrupt is not recorded as the child's failure.
+_INTERRUPTS = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
+_OWN_SIGNAL_S = 2.0
 
 
 class ChildError(HarnessError):
@@ -94,6 +99,8 @@ class Child:
         if not line:
             code = self._process.wait()
             self.stop()
+            if -code in _INTERRUPTS:
+                time.sleep(_OWN_SIGNAL_S)
             raise ChildError(f"the {self.name} {_describe_exit(code)}")
         try:
             answer = json.loads(line)

@@ -520,8 +520,10 @@ def part_slider(part_result: PartResult, verdict_for: Callable[[Verdict], Verdic
     declared = part_result.part.thresholds
     if part_result.result is None or part_result.unchecked or len(declared) < 2:
         return None
-    # At a threshold where published measurements do not decide, the part still awaits this study's measurements.
-    open_ = part_result.waits.verdict if part_result.waits else Verdict.UNDECIDED
+    # At a threshold where published measurements do not decide, the part still awaits this study's measurements, or is
+    # undecided by those of single rounds.
+    waits = part_result.waits
+    open_ = waits.verdict if waits and not waits.single_rounds else Verdict.UNDECIDED
     retrial = Retrial(part_result.part, part_result.result, verdict_for, open_)
     if retrial.is_settled:
         return None

@@ -17,6 +17,8 @@ from report.publish.study_metadata import read_study
 _MOST_NAMES = 1
 # Fewest pieces in a part that several lists have in common and that stands once.
 _LONG = 10
+# Maximum number of pieces to list one by one; more are counted by the page that lists them.
+_MOST_LISTED = 300
 # Maximum number of cases to name above a list of evidence.
 _MOST_CELLS = 3
 
@@ -93,7 +95,7 @@ class EvidenceLists:
             head = f"{count_text(evidence)} behind {first_items(names, _MOST_CELLS)}:"
             shared = {number: part for number, (places, part) in enumerate(common, 1) if place in places}
             elsewhere = {piece for part in shared.values() for piece in part}
-            items = [self._item(piece) for piece in evidence if piece not in elsewhere]
+            items = self._items([piece for piece in evidence if piece not in elsewhere])
             items += [
                 f'<a href="#evidence-in-common-{number}">{count_text(part)} in common</a>'
                 for number, part in shared.items()
@@ -101,7 +103,7 @@ class EvidenceLists:
             lists.append(_html_list(self._anchor(evidence), head, items))
         for number, (_, part) in enumerate(common, 1):
             head = f"{count_text(part)} in common:"
-            lists.append(_html_list(f"evidence-in-common-{number}", head, map(self._item, part)))
+            lists.append(_html_list(f"evidence-in-common-{number}", head, self._items(part)))
         return raw_html("\n".join(lists)) if lists else Markdown("")
 
     def _common_parts(self) -> list[tuple[tuple[int, ...], tuple[Piece, ...]]]:
@@ -114,6 +116,18 @@ class EvidenceLists:
         for piece, of_lists in places.items():
             parts.setdefault(of_lists, []).append(piece)
         return [(of_lists, tuple(part)) for of_lists, part in parts.items() if len(of_lists) > 1 and len(part) >= _LONG]
+
+    def _items(self, pieces: Sequence[Piece]) -> list[str]:
+        """Return a link per piece; for very many, a link per page with their number."""
+        if len(pieces) <= _MOST_LISTED:
+            return [self._item(piece) for piece in pieces]
+        by_page: dict[str, list[Piece]] = {}
+        for piece in pieces:
+            by_page.setdefault(self.ids.pages.get(piece, ""), []).append(piece)
+        return [
+            f'<a href="../{escape_html(page)}.html">{count_text(own)}</a>' if page else count_text(own)
+            for page, own in by_page.items()
+        ]
 
     def _item(self, piece: Piece) -> str:
         address, name = self.ids.address(piece, ".html"), escape_html(piece[1])

@@ -65,9 +65,10 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
     ]
     facts["robust"] = Fact(str(sum(robustness != "sensitive" for robustness in varied)))
     facts["sensitive"] = Fact(str(varied.count("sensitive")))
-    facts.update(
-        {f"rules {name}": Fact(str(count)) for name, count in count_rule_changes(document["verdicts"]).items()}
-    )
+    # Older editions do not tell whether data had been seen.
+    if all("data_seen" in change for verdict in document["verdicts"] for change in verdict["changes"]):
+        counts = count_rule_changes(document["verdicts"])
+        facts.update({f"rules {name}": Fact(str(count)) for name, count in counts.items()})
     second = second_measurements("second")
     if second and second["node"] in evidence.names:
         facts["again"] = Fact(str(len(second["rows"])), "", "measurements/checks")

@@ -194,7 +194,7 @@ def _front_page(
     document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
 ) -> Page:
     context = front_page.front_context(document, says, declared, drawn)
-    description = "Three popular articles say why AI needs GPUs. Each of their claims, checked by experiment."
+    description = "Three articles say why AI needs GPUs. Each of their claims, checked by experiment."
     return Page("index", "index", "Does AI need a GPU?", description,
                 {"f": context}, image="previews/index.png")  # fmt: skip
 

@@ -467,3 +467,23 @@ def test_child_ends_if_its_parent_ended_before_the_order() -> None:
         child.stdin.write("{}\n")
         child.stdin.flush()
         assert json.loads(child.stdout.readline()) == {"at": "work"}
+
+
+def test_signal_that_reaches_the_child_first_interrupts_its_parent_too() -> None:
+    """The child's end by a signal is no failure if the parent receives the signal shortly after."""
+    dying = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    program = (
+        "import os, signal, sys, threading\n"
+        "from contract.child_processes import interrupt_on_signal\n"
+        "from experiments.children import Child\n"
+        "interrupt_on_signal()\n"
+        f"child = Child('child', [sys.executable, '-c', {dying!r}])\n"
+        "threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGTERM]).start()\n"
+        "try:\n"
+        "    child.answer(30)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('interrupted', flush=True)\n"
+        "    os._exit(0)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.stdout, ended.returncode) == ("interrupted\n", 0)

@@ -90,9 +90,8 @@ def _sharing_text(jobs: Sequence[Mapping[str, Any]]) -> str:
         return ""
     most = max(job["machines"] for job in shared)
     return (
-        f"In {len(shared)} of {format_count(len(jobs), 'job')}, several servers, up to {most}, shared the work of the "
-        "CPU's side. They lose time between them, so that a part of them counts for less than one alone: these numbers "
-        "are the most that they can be."
+        f"In {len(shared)} of {format_count(len(jobs), 'job')}, up to {most} servers shared the CPU's side. They lose "
+        "time between them, so these numbers are the most that they can be."
     )
 
 

@@ -182,7 +182,7 @@ def test_print_hides_menu_and_slider(site: Path, visit: Visit) -> None:
 def test_claim_filters_match_their_count_and_survive_in_a_link(site: Path, visit: Visit) -> None:
     page = visit(site / "claims.html")
     page.select_option("#filter-verdict", "Challenged")
-    page.select_option("#filter-evidence", "others")
+    page.select_option("#filter-evidence", "published")
     rows = page.locator("tbody tr:visible")
     count_text = page.locator(".filters output").inner_text()
     assert 0 < rows.count() < 88 and count_text.startswith(f"{rows.count()} of 88")
