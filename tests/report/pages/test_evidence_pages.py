@@ -19,7 +19,6 @@ from report.pages.evidence_pages import _record_page, read_evidence
 from report.pages.figure_data import Evidence
 from report.pages.site_content import build_content
 
-
 COUNT = re.compile(r"([\d,]+) results?")
 
 
