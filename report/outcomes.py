@@ -59,7 +59,7 @@ DIFFER = "differ"
 
 # Origin of the deciding measurements: this study, or published runs by others.
 HERE, OTHERS = "here", "others"
-# What decides a claim, in words: an evidence tier, or why no evidence does.
+# The basis of a verdict, in words: an evidence tier, or the reason why no evidence decides.
 OPEN = "open"
 BASES = {
     "measured": "measured here",

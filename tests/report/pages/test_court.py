@@ -1,4 +1,4 @@
-"""What pages tell about judging: changed rules, evidence tiers, bases of comparison, and what a GPU would change."""
+"""Pages on the judging: changed rules, evidence tiers, bases of comparison, and claims that a GPU would decide."""
 
 from __future__ import annotations
 
