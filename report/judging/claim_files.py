@@ -162,7 +162,6 @@ class Claim:
     """Claim from an article, with the parts that decide it; a judgement or an untestable claim has no parts.
 
     word: the article's word that carries the claim's strength, such as can or most; none without such a word.
-
     findings: for each outcome, the sentences for the report; the first sentence whose numbers are known is used.
     when_written: the parts as they would be judged on the article's date.
     question: a key that all claims with the same question have in common.

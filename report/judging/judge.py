@@ -40,18 +40,8 @@ from report.outcomes import DIFFER, HERE, OTHERS, Side, Tier, Verdict, combine_v
 CLAIMS = PACKAGE / "claims"
 # Claim fields to copy to the verdict.
 _DECLARED = (
-    "id",
-    "article",
-    "section",
-    "says",
-    "word",
-    "kind",
-    "untestable",
-    "unpublished",
-    "same_as",
-    "note",
-    "version",
-)
+    "id", "article", "section", "says", "word", "kind", "untestable", "unpublished", "same_as", "note", "version",
+)  # fmt: skip
 # Fields to copy from the representative part to the claim's verdict.
 _OF_PART = ("quantity", "unit", "estimate", "low", "high", "threshold", "threshold_why")
 _CSV = (

@@ -14,17 +14,17 @@ from report.quantities.published import value_or_default
 from report.quantities.train_hours import RUNS, total_flop
 
 _IMAGES = "mlperf-training-3.1.16x2x8480plus.resnet_images_per_s"
+# One server and four servers that trained the same network.
+_ALONE = "mlperf-training-2.1/intel.1-node-spr-pytorch.dlrm"
+_TOGETHER = "mlperf-training-2.1/intel.4-nodes-spr-pytorch.dlrm"
 # MLPerf's trainings on servers without GPUs, each by the record with the fewest servers, in words.
 TRAINED = {
-    "mlperf-training-2.1/intel.1-node-spr-pytorch.dlrm": "DLRM to MLPerf's target",
+    _ALONE: "DLRM to MLPerf's target",
     "mlperf-training-3.0/intel.8-nodes-spr-pytorch.bert": "BERT-large, MLPerf's part",
     "mlperf-training-3.1/intel.16-nodes-spr-pytorch.resnet": "ResNet-50 to MLPerf's target",
     "mlperf-training-3.1/intel.4-nodes-spr-pytorch.dlrm_dcnv2": "DLRM-DCNv2 to MLPerf's target",
     "mlperf-training-3.0/intel.16-nodes-spr-pytorch.ssd": "RetinaNet to MLPerf's target",
 }
-# One server and four servers that trained the same network.
-_ALONE = "mlperf-training-2.1/intel.1-node-spr-pytorch.dlrm"
-_TOGETHER = "mlperf-training-2.1/intel.4-nodes-spr-pytorch.dlrm"
 _SERVER = "two processors with AMX, as in MLPerf"
 
 _KEPT: Symbols = {"s": ("share of its speed that a server keeps in the cluster", "1")}

@@ -10,6 +10,17 @@ from ruamel.yaml import YAML
 
 from contract.errors import StudyError
 
+# Fields that every claim file declares.
+HEAD = {
+    "article": "whygpu",
+    "section": "One",
+    "says": "Something.",
+    "word": "none",
+    "kind": "measured",
+    "note": "N.",
+    "version": 1,
+}
+
 
 def write_yaml(path: Path, content: Any) -> Path:
     """Write `content` to `path` as YAML and return `path`."""

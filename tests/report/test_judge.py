@@ -17,18 +17,10 @@ from report.data.reference_figures import read_reference
 from report.judging.judge import judge
 from report.outcomes import Verdict, tally
 
+from .claim_mistakes import HEAD
 from .conftest import Factory, SyntheticNode
 from .test_claims import make_entry, write_references
 
-HEAD = {
-    "article": "whygpu",
-    "section": "One",
-    "says": "Something.",
-    "word": "none",
-    "kind": "measured",
-    "note": "N.",
-    "version": 1,
-}
 PER_CYCLE: dict[str, Any] = {
     "quantity": "gemm.mac_per_cycle_per_core",
     "scope": {"device": "cpu", "dtype": "float32", "threads": 1, "backend": "best"},

@@ -44,19 +44,11 @@ from report.quantities import quantities
 from report.quantities.published import cpu_kind, gpu_kind
 from report.verdict_sentences import rule_text
 
+from .claim_mistakes import HEAD
 from .conftest import Factory, SyntheticNode
 from .made_estimates import NO_DATA, decide
 from .published_runs import CPU, GPU, published_sources, write_source
 
-HEAD = {
-    "article": "whygpu",
-    "section": "One",
-    "says": "Something.",
-    "word": "none",
-    "kind": "measured",
-    "note": "N.",
-    "version": 1,
-}
 AWAITING: dict[str, Any] = {
     **HEAD, "quantity": "training.speedup", "scope": {"baseline": "node", "precision": "best"}, "rule": "at_least",
     "threshold": {"value": 5, "why": "?"}, "sensitivity": [2, 5, 50],
