@@ -39,9 +39,16 @@ def interrupt_on_signal() -> None:
     If this process still runs GRACE_S later, it is killed with its children.
     """
 
+    interrupted = False
+
     def interrupt(*_: object) -> None:
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
+        nonlocal interrupted
+        if interrupted:
+            return
+        interrupted = True
+        # Ignore further signals at exit only: if SIG_IGN replaces this handler while a second signal is pending,
+        # Python prints a traceback.
+        atexit.register(_ignore_signals)
         # Signal the children at exit, because this process may exit before the `forward_signals` thread does it.
         atexit.register(_signal_children, signal.SIGTERM)
         raise KeyboardInterrupt
@@ -80,6 +87,11 @@ def _forward_signals(read_end: int, coordinator: int, grace_s: float | None) -> 
     time.sleep(grace_s)
     _signal_children(signal.SIGKILL)
     os._exit(130)
+
+
+def _ignore_signals() -> None:
+    for number in _SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _signal_children(number: int) -> None:

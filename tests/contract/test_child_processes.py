@@ -105,6 +105,19 @@ def test_signal_ends_command_and_children_with_one_line(number: signal.Signals) 
     assert psutil.wait_procs(started, 10)[1] == []
 
 
+def test_signals_that_arrive_together_end_command_with_one_line() -> None:
+    together = """
+    signals = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    for number in signals: signal.raise_signal(number)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
+"""
+    head, _ = start_script("import signal" + COMMAND.replace(f"    {WAITS}\n", f"    print(flush=True){together}"))
+    _, stderr = head.communicate(timeout=20)
+    assert stderr.count("\n") == 1 and stderr.startswith("interrupted: ")
+    assert head.returncode == 130
+
+
 def test_command_ends_with_coordinator() -> None:
     coordinator = subprocess.Popen(SLEEPS)
     head, started = start_script(COMMAND, **{child_processes.COORDINATOR: str(coordinator.pid)})
