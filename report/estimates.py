@@ -125,6 +125,11 @@ class Estimates:
         return [name for name in self.frame.columns if name not in VALUES]
 
     @property
+    def are_published(self) -> bool:
+        """True if the estimates are from published figures, which have a label for the family of their source."""
+        return "family" in self.frame
+
+    @property
     def keys(self) -> list[str]:
         """Names of the labels that distinguish cases: all but RUNTIMES."""
         return [name for name in self.labels if name not in RUNTIMES]

@@ -162,7 +162,7 @@ def rule_outcome(part: Part, estimates: Estimates, unit: str = "1") -> Verdict |
 
 def _with_boundary_labels(estimates: Estimates) -> Estimates:
     """Drop labels that tell how a published figure was obtained: no boundary should rest on them."""
-    if "family" not in estimates.labels:
+    if not estimates.are_published:
         return estimates
     beside = ("family", "records", "measure", "setting", "precision", "strength", "cpu_result", "cpu")
     return estimates.drop_labels(*(name for name in beside if name in estimates.labels))
@@ -186,7 +186,7 @@ class CaseSides:
         self.ends = deciding_ends(part, estimates)
         self.margin = part.margin or CLEAR
         self.sure_margin = sure_margin(len(estimates), self.margin)
-        self.published = PublishedEnds(estimates) if "family" in estimates.labels else None
+        self.published = PublishedEnds(estimates) if estimates.are_published else None
         self._is_settled = np.array([side is not None for side in settled], dtype=bool)
         self._settled = np.array([list(Side).index(side or Side.UNDECIDED) for side in settled], dtype=np.intp)
 

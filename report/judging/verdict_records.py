@@ -98,7 +98,7 @@ def part_record(
 
 
 def _is_published(part_result: PartResult) -> bool:
-    return part_result.result is not None and "family" in part_result.result.estimates.labels
+    return part_result.result is not None and part_result.result.estimates.are_published
 
 
 def _ends_kind(part_result: PartResult) -> str:

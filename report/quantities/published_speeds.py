@@ -316,6 +316,16 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     return exact_estimates(rows)
 
 
+def _timed_models(data: Dataset) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Yield each source's labels, and the speed-ups of its models with a reported size, in parameters, as `size`."""
+    speedups, names = speedup(data).filter(task="infer"), ("source", "family", "gpu", "cpu", "precision")
+    for labels, group in speedups.groups(*names):
+        timed = group.frame[group["measure"].isin(("time", "latency"))]
+        sizes = [data.published.records_by_key[records.split()[-1]]["parameters"] for records in timed["records"]]
+        if len(timed := timed.assign(size=sizes).dropna(subset=["size"])):
+            yield dict(zip(names, labels, strict=True)), timed
+
+
 @published_quantity("published.crossover_parameters", "1", ("source", "family", "gpu", "cpu", "precision", "records"))
 def crossover_parameters(data: Dataset) -> Estimates:
     """Parameters in the largest model that a CPU answers sooner than a GPU, for single requests; 0 if there is none.
@@ -324,13 +334,8 @@ def crossover_parameters(data: Dataset) -> Estimates:
     estimate only if the GPU is sooner on a larger model.
     """
     rows = []
-    speedups = speedup(data).filter(task="infer", batch=1.0)
-    speedups = (
-        speedups.take(speedups["measure"].isin(("time", "latency")).to_numpy(bool)) if len(speedups) else speedups
-    )
-    for labels, group in speedups.groups("source", "family", "gpu", "cpu", "precision"):
-        sizes = [data.published.records_by_key[records.split()[-1]]["parameters"] for records in group["records"]]
-        order = group.frame.assign(size=sizes).dropna(subset=["size"]).sort_values("size")
+    for labels, timed in _timed_models(data):
+        order = timed[timed["batch"] == 1].sort_values("size")
         sooner = order[order["estimate"] < 1]
         if len(order) < 4:
             continue
@@ -338,7 +343,7 @@ def crossover_parameters(data: Dataset) -> Estimates:
         beyond = order[(order["size"] > largest) & (order["estimate"] > 1)]
         rows.append(
             {
-                **dict(zip(("source", "family", "gpu", "cpu", "precision"), labels, strict=True)),
+                **labels,
                 "records": " ".join(order["records"]),
                 "estimate": largest if len(beyond) else math.nan,
                 "detail": f"{len(sooner)} of {len(order)} models sooner on the CPU",
@@ -357,23 +362,18 @@ def sooner_on_cpu_parameters(data: Dataset) -> Estimates:
     batch. Unlike `published.crossover_parameters`, one model suffices.
     """
     rows = []
-    speedups = speedup(data).filter(task="infer")
-    speedups = (
-        speedups.take(speedups["measure"].isin(("time", "latency")).to_numpy(bool)) if len(speedups) else speedups
-    )
-    for labels, group in speedups.groups("source", "family", "gpu", "cpu", "precision"):
-        sizes = [data.published.records_by_key[records.split()[-1]]["parameters"] for records in group["records"]]
-        tried = group.frame.assign(size=sizes).dropna(subset=["size"])
-        sooner = tried[(tried["batch"] == 1) & (tried["high"] < 1)]
+    for labels, timed in _timed_models(data):
+        single = timed["batch"] == 1
+        sooner = timed[single & (timed["high"] < 1)]
         largest = float(sooner["size"].max()) if len(sooner) else 0.0
-        more = tried[((tried["size"] > largest) | (tried["batch"] > 1)) & (tried["low"] > 1)]
-        if len(tried) and len(more):
+        more = timed[((timed["size"] > largest) | (timed["batch"] > 1)) & (timed["low"] > 1)]
+        if len(more):
             rows.append(
                 {
-                    **dict(zip(("source", "family", "gpu", "cpu", "precision"), labels, strict=True)),
-                    "records": " ".join(tried["records"]),
+                    **labels,
+                    "records": " ".join(timed["records"]),
                     "estimate": largest,
-                    "detail": f"{len(sooner)} of {int((tried['batch'] == 1).sum())} single requests sooner on the CPU",
+                    "detail": f"{len(sooner)} of {int(single.sum())} single requests sooner on the CPU",
                 }
             )
     return exact_estimates(rows)
