@@ -161,9 +161,9 @@ class Estimates:
         """
         estimate, low, high, se, df = (self.frame[name].to_numpy(float) for name in VALUES[:5])
         grown = np.where(np.isinf(df) & np.isnan(se), 1.0, statistics.widening_factor(df, level))
-        # An infinite estimate's interval has no width to change.
+        # An infinite estimate's interval has no width to change. An end beyond the largest number is infinite.
         same = (grown == 1) | np.isinf(estimate)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore"):
             if self.log:
                 wide = estimate * (low / estimate) ** grown, estimate * (high / estimate) ** grown
                 return np.where(same, low, wide[0]), np.where(same, high, wide[1])
