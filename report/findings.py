@@ -77,8 +77,8 @@ _ALMOST = _LEAST_SHARE = 1e-4
 _TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
 _SECONDS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
 GENERAL = {
-    "supported": "{count supports} of the {count} cases that were tried support it.",
-    "challenged": "{count challenges} of the {count} cases that were tried speak against it.",
+    "supported": "It holds for {count supports} of the {count} cases that were tried.",
+    "challenged": "It does not hold for {count challenges} of the {count} cases that were tried.",
     "outdated": "It held when it was written, and no longer does.",
     "depends": "It holds for {count supports} of the {count} cases that were tried, and not for {count challenges}.",
     "undecided": "What was measured lies too close to the line to tell.",

@@ -224,6 +224,11 @@ def format_count(n: int, noun: str) -> str:
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
+def format_part(n: int, total: int, nouns: str, singular: str, plural: str) -> str:
+    """Format a part of a total with a verb that agrees: '1 of 3 cases lies', '2 of 3 cases lie'."""
+    return f"{n:,} of {total:,} {nouns} {singular if n == 1 else plural}"
+
+
 # Printed names for values in the label `service`, which tells what a server program computes. `classifier` and `int8`
 # are small networks that occur only in earlier nodes' data.
 SERVICES = {

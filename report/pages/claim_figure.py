@@ -258,7 +258,7 @@ def quantity_name(quantity: str) -> str:
 
 def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], line: str) -> str:
     """Return a title that counts cases on each side of the threshold."""
-    count, n = len(cases), formatting.format_count
+    count, n, part = len(cases), formatting.format_count, formatting.format_part
     line = f"the threshold of {line}" if len(declared) == 1 else line
     if not declared:
         return f"{n(count, 'case')}, from the greatest to the least"
@@ -273,13 +273,13 @@ def chart_title(cases: Sequence[Mapping[str, Any]], declared: Sequence[float], l
             return f"{'Both' if count == 2 else 'All ' + str(count)} lie {side} {line}" if count > 1 else (
                 f"It lies {side} {line}"
             )  # fmt: skip
-        return f"{above} of {count} cases lie above {line}"
+        return f"{part(above, count, 'cases', 'lies', 'lie')} above {line}"
     low, high = declared
     inside = sum(low <= value <= high for value in values)
     if inside in (0, count):
         where = "within" if inside else "outside"
         return f"{'All ' + str(count) if count > 1 else 'It'} {'lie' if count > 1 else 'lies'} {where} {line}"
-    return f"{inside} of {count} cases lie within {line}"
+    return f"{part(inside, count, 'cases', 'lies', 'lie')} within {line}"
 
 
 def _chart_note(rows: Sequence[Mapping[str, Any]], total: int) -> str:

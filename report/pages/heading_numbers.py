@@ -15,7 +15,7 @@ from typing import Any
 
 from report import formatting
 from report.findings import WIDE
-from report.formatting import range_words, two_digits
+from report.formatting import format_part, range_words, two_digits
 
 # An amount or ratio is left out if its interval bounds differ by at least this factor.
 TOO_WIDE = 10.0
@@ -211,7 +211,8 @@ class Sentence:
         """Sentence that counts the numbers left out because of wide intervals; '' if there are none."""
         lost, total = (sum(each) for each in ([place.dropped_count for place in self.places.values()],
                                               [len(place.numbers) for place in self.places.values()]))  # fmt: skip
-        return f"{lost} of {total} numbers vary too widely between rounds to be told in the title." if lost else ""
+        vary = format_part(lost, total, "numbers", "varies", "vary")
+        return f"{vary} too widely between rounds to be told in the title." if lost else ""
 
 
 def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:

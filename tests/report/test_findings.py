@@ -126,7 +126,7 @@ def test_first_sentence_with_all_numbers_is_used() -> None:
     assert findings.finding(verdict(verdict="supported"), declared) == "Yes."
     assert "2 of the 3" not in findings.finding(verdict(), {})
     assert findings.finding(verdict(), {}).startswith("It holds for 1 of the 3")
-    assert findings.finding(verdict(verdict=Verdict.CHALLENGED), {}).startswith("2 of the 3")
+    assert findings.finding(verdict(verdict=Verdict.CHALLENGED), {}).startswith("It does not hold for 2 of the 3")
 
 
 def test_unknown_placeholders_are_listed() -> None:

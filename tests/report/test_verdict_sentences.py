@@ -10,6 +10,7 @@ from report.formatting import (
     case_name,
     format_interval,
     format_number,
+    format_part,
     label_value,
     threshold_text,
     thresholds_text,
@@ -71,3 +72,10 @@ def test_unit_is_singular_for_one(value: float, unit: str, expected: str) -> Non
 )  # fmt: skip
 def test_uncapitalize_keeps_names(text: str, expected: str) -> None:
     assert uncapitalize(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("n", "text"), [(0, "0 of 3 cases lie"), (1, "1 of 3 cases lies"), (2, "2 of 3 cases lie"), (3, "3 of 3 cases lie")]
+)
+def test_verb_agrees_with_part(n: int, text: str) -> None:
+    assert format_part(n, 3, "cases", "lies", "lie") == text

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from report.data.network_labels import group, title
-from report.formatting import capitalize, format_count, format_number, join_words, two_digits
+from report.formatting import capitalize, format_count, format_number, format_part, join_words, two_digits
 from report.pages.charts import Chart, bar_chart
 from report.pages.estimate_list import ListEntry, cases_with_most_threads, estimate_list, gpu_suffix, has_gpu
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
@@ -80,12 +80,12 @@ def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     many = sum(1e3 * float(case["estimate"]) < most for case in best)
     measured = {case["model"] for case in records(view.quantity("inference.latency_s", batch=1))}
     unknown = sorted(measured - set(quickest), key=lambda model: title(str(model)))
-    answer = f"{many} of {len(best)} models answer 99% of single requests within {most} ms"
+    answer = f"{format_part(many, len(best), 'models', 'answers', 'answer')} 99% of single requests within {most} ms"
     text = f"{answer}; the slowest takes {{time}}"
     if unknown:
+        answers = format_part(many, len(best) + len(unknown), "models", "answers", "answer")
         text = answer = (
-            f"Of {len(best) + len(unknown)} models, {many} answer 99% of single requests within {most} ms; "
-            f"{len(unknown)} made too few requests to tell"
+            f"{answers} 99% of single requests within {most} ms; {len(unknown)} made too few requests to tell"
         )
     headline = sentence(text, answer, time=amounts([max(best, key=lambda case: float(case["estimate"]))], "s"))
     highs = [high for case in best if (high := as_number(case).high) is not None]

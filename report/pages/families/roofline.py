@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from report.formatting import join_words, two_digits, with_unit
+from report.formatting import format_part, join_words, two_digits, with_unit
 from report.pages.chart_rows import alt_text, as_percent, estimate_row, figure_suffix, percent_case, row_dicts
 from report.pages.charts import INK, Chart, estimate_chart, heat_map, line_chart
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
@@ -98,8 +98,8 @@ def _roofline_exhibit(view: View, device: str, name: str, steps: pd.DataFrame, c
         ),
         [f"Slope and level meet at {join_words(balances)}. Work that does fewer operations for each byte is limited by "
          "memory, other work by arithmetic.",
-         *([f"{cached} of {len(reached)} steps run faster than main memory allows: caches hold a part of their data."]
-           if cached else [])],
+         *([f"{format_part(cached, len(reached), 'steps', 'runs', 'run')} faster than main memory allows: caches hold "
+            "a part of the data."] if cached else [])],
         Table(["Step", "Operations for each byte", "Rate", "Of the limit"], rows, "lrrr",
               f"Whole steps on {view.device_name(device)}"),
         ["G01"],

@@ -32,7 +32,7 @@ end
 
 local function image(element)
   if typst then
-    return pandoc.RawInline("typst", string.format("#image(%s, width: %s, alt: %s)", quoted(element.src),
+    return pandoc.RawInline("typst", string.format("#picture(%s, width: %s, alt: %s)", quoted(element.src),
       element.attributes.width or "100%", quoted(element.attributes.alt or stringify(element.caption))))
   end
   if not html then

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from io import BytesIO
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import typst
 from pypdf import PdfReader
 
 from report import verdict_sentences
-from report.pages.pandoc import compress_pdf
+from report.pages.pandoc import compress_pdf, typeset
+
+TEMPLATES = Path(__file__).parents[3] / "report/pages/templates"
 
 
 def pdf_text(path: Path) -> str:
@@ -55,6 +58,23 @@ def test_no_character_leaves_its_page(site: Path, name: str) -> None:
         for index in range(text.count_chars()):
             left, bottom, right, top = text.get_charbox(index)
             assert left >= -1 and bottom >= -1 and right <= width + 1 and top <= height + 1, (name, number)
+
+
+def test_tall_picture_shares_a_page_with_its_heading_and_caption(tmp_path: Path) -> None:
+    for name in ("pdf.typ", "pages.lua"):
+        shutil.copy(TEMPLATES / name, tmp_path)
+    (tmp_path / "tall.svg").write_text(
+        '<svg xmlns="http://www.w3.org/2000/svg" width="100" height="300"><text x="9" y="290">foot</text></svg>',
+        encoding="utf-8",
+    )
+    (tmp_path / "a.qmd").write_text(
+        '---\ntitle: A\n---\n\nBefore.\n\n# Tall\n\n![](tall.svg){width=100% alt="tall"}\n\n[The caption.]{.fine}\n',
+        encoding="utf-8",
+    )
+    typeset(tmp_path, "a", tmp_path)
+    pages = [page.get_textpage().get_text_bounded() for page in pdfium.PdfDocument(tmp_path / "a.pdf")]
+    (page,) = (page for page in pages if "Tall" in page)
+    assert "foot" in page and "The caption." in page
 
 
 def test_compression_keeps_text_outline_links_and_tags(tmp_path: Path) -> None:
