@@ -109,6 +109,14 @@ def test_file_has_one_line_per_stage_with_time_left(tmp_path: Path) -> None:
     assert "\r" not in "".join(lines)
 
 
+def test_measuring_disturbed_points_again_leaves_the_time_left(tmp_path: Path) -> None:
+    run = Run(tmp_path, io.StringIO())
+    run.left = [run._job("seal"), run._job("gather"), run._job("judge")]
+    run.begin()
+    run.do(run.left[0], "73 measured again")
+    assert "21 s left]   73 measured again" in run.stream.getvalue(), "6 s for gathering and 15 s for judging"
+
+
 def test_terminal_has_one_bar(tmp_path: Path) -> None:
     raw = Run(tmp_path, Terminal()).run_study()
     lines = [line.rpartition("\r")[2] for line in raw.split("\n")]
