@@ -27,7 +27,8 @@ R = TypeVar("R")
 COORDINATOR = "STUDY_COORDINATOR_PID"
 # Seconds that a command has to clean up before it and its children are killed.
 GRACE_S = 3.0
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+# Signals that end a run.
+INTERRUPTS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG, a prctl option
 _POLL_S = 1.0
 _SESSION_HEAD = "--head-of-session"
@@ -53,7 +54,7 @@ def interrupt_on_signal() -> None:
         atexit.register(_signal_children, signal.SIGTERM)
         raise KeyboardInterrupt
 
-    for number in _SIGNALS:
+    for number in INTERRUPTS:
         # A signal that nohup or a background shell has set to be ignored stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, interrupt)
@@ -90,7 +91,7 @@ def _forward_signals(read_end: int, coordinator: int, grace_s: float | None) -> 
 
 
 def _ignore_signals() -> None:
-    for number in _SIGNALS:
+    for number in INTERRUPTS:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -116,7 +117,7 @@ def _wait_for_signal(read_end: int, coordinator: int) -> bool:
             for key, _ in selector.select(_POLL_S if coordinator else None):
                 if key.fd != read_end:
                     return False
-                if os.read(read_end, 1)[0] in _SIGNALS:
+                if os.read(read_end, 1)[0] in INTERRUPTS:
                     return True
             if coordinator:
                 import psutil

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any
 
 from contract import running_time
-from contract.child_processes import end_with_parent
+from contract.child_processes import INTERRUPTS, end_with_parent
 from experiments import worker_environment
 from experiments.workload import HarnessError, Unsupported
 
@@ -25,9 +25,8 @@ _REFUSALS: dict[str, type[Exception]] = {
     "unsupported": Unsupported, "harness": HarnessError, "oom": MemoryError, "raised": RuntimeError,
 }  # fmt: skip
 _CHUNK_BYTES = 1 << 16
-# A signal that ends a run reaches its processes one after the other. If one of _INTERRUPTS ended a child, this process
+# A signal that ends a run reaches its processes one after the other. If one of INTERRUPTS ended a child, this process
 # waits _OWN_SIGNAL_S for its own signal, so that the interrupt is not recorded as the child's failure.
-_INTERRUPTS = (signal.SIGTERM, signal.SIGINT, getattr(signal, "SIGHUP", signal.SIGTERM))
 _OWN_SIGNAL_S = 2.0
 
 
@@ -99,7 +98,7 @@ class Child:
         if not line:
             code = self._process.wait()
             self.stop()
-            if -code in _INTERRUPTS:
+            if -code in INTERRUPTS:
                 time.sleep(_OWN_SIGNAL_S)
             raise ChildError(f"the {self.name} {_describe_exit(code)}")
         try:
