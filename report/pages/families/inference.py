@@ -80,13 +80,11 @@ def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     many = sum(1e3 * float(case["estimate"]) < most for case in best)
     measured = {case["model"] for case in records(view.quantity("inference.latency_s", batch=1))}
     unknown = sorted(measured - set(quickest), key=lambda model: title(str(model)))
-    answer = f"{format_part(many, len(best), 'models', 'answers', 'answer')} 99% of single requests within {most} ms"
+    answers = format_part(many, len(best) + len(unknown), "models", "answers", "answer")
+    answer = f"{answers} 99% of single requests within {most} ms"
     text = f"{answer}; the slowest takes {{time}}"
     if unknown:
-        answers = format_part(many, len(best) + len(unknown), "models", "answers", "answer")
-        text = answer = (
-            f"{answers} 99% of single requests within {most} ms; {len(unknown)} made too few requests to tell"
-        )
+        text = answer = f"{answer}; {len(unknown)} made too few requests to tell"
     headline = sentence(text, answer, time=amounts([max(best, key=lambda case: float(case["estimate"]))], "s"))
     highs = [high for case in best if (high := as_number(case).high) is not None]
     surely = [f"{sum(1e3 * high < at for high in highs)} within {at} ms" for at in BUDGETS]
