@@ -1,0 +1,237 @@
+"""Fit the constants of the formulas to published outcomes, and measure the error by sources that the fit has not seen.
+
+Each constant has a usual value for all classes of hardware, from `report.advice.formulas`, and each class may differ
+from it. A program multiplies the time by a factor of its own; a year changes it by a slope. The fit works on logarithms
+of times. Its loss grows slowly for outliers (Cauchy), and the usual values act as a prior (Gaussian in logarithms), so
+that a kind with few outcomes stays near to them. A source counts as the root of its number of outcomes.
+
+Held out: each source in turn is left out, and predicted from the others. Ranges and errors come from these predictions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from report.advice.formulas import FORMULAS, Formula
+from report.advice.outcomes import Outcome
+
+Floats = NDArray[np.float64]
+CLASSES = ("cpu", "apple", "integrated", "card", "datacentre")
+# Scale of the loss, in logarithms of times: an error of a fourth is ordinary.
+ORDINARY = 0.25
+# Slope of a year's progress in software, and what experts gain, in logarithms of times: usual value and deviation.
+YEAR, CARE = (0.0, 0.04), (-0.15, 0.15)
+# A range holds this share of outcomes.
+SHARE = 0.8
+# Fewer sources allow no range.
+FEWEST_SOURCES = 3
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Fitted constants of a kind. values: by class, then by constant; programs: logarithms of factors on the time."""
+
+    values: Mapping[str, Mapping[str, float]]
+    programs: Mapping[str, float]
+    year: float
+
+    def log_time(self, formula: Formula, inputs: Mapping[str, float], hardware_class: str, program: str) -> float:
+        """Return the logarithm of the seconds of one item."""
+        time = formula.time(inputs, self.values[hardware_class])
+        return math.log(time) + self.programs.get(program, 0.0) + self.year * inputs["year"]
+
+
+class _Fit:
+    """Positions of a kind's unknowns in one vector: constants, their deviations by class, programs, year and care."""
+
+    def __init__(self, kind: str, outcomes: Sequence[Outcome]) -> None:
+        self.formula = FORMULAS[kind]
+        self.names = list(self.formula.constants)
+        self.programs = sorted({outcome.situation.program for outcome in outcomes} - {""})
+        deviating = [name for name in self.names if self.formula.constants[name].between > 1]
+        self.deviations = [(self.names.index(name), place) for name in deviating for place in range(len(CLASSES))]
+        constants = self.formula.constants
+        centres = [0.0] * (len(self.names) + len(self.deviations))
+        scales = [math.log(constants[name].factor) for name in self.names]
+        scales += [math.log(constants[self.names[place]].between) for place, _ in self.deviations]
+        self.first_program = len(centres)
+        centres += [-math.log(self.formula.programs.get(name, 1.0)) for name in self.programs]
+        scales += [math.log(self.formula.program_factor)] * len(self.programs)
+        centres += [YEAR[0], CARE[0]]
+        scales += [YEAR[1], CARE[1]]
+        self.centres, self.scales = np.array(centres), np.array(scales)
+
+    def rows(self, outcomes: Sequence[Outcome]) -> _Rows:
+        classes = [CLASSES.index(outcome.situation.hardware_class) for outcome in outcomes]
+        shifts = np.zeros((len(outcomes), len(self.names), len(self.centres)))
+        factors = np.zeros((len(outcomes), len(self.centres)))
+        for row, outcome in enumerate(outcomes):
+            shifts[row, range(len(self.names)), range(len(self.names))] = 1
+            for position, (constant, place) in enumerate(self.deviations, len(self.names)):
+                shifts[row, constant, position] = float(classes[row] == place)
+            if outcome.situation.program in self.programs:
+                factors[row, self.first_program + self.programs.index(outcome.situation.program)] = 1
+            factors[row, -2] = outcome.situation.inputs["year"]
+            factors[row, -1] = outcome.care
+        usual = [
+            np.array([self.formula.constants[name].usual(CLASSES[place]) for place in classes]) for name in self.names
+        ]
+        inputs = [np.array([outcome.situation.inputs[name] for outcome in outcomes]) for name in self.formula.inputs]
+        return _Rows(inputs, usual, shifts, factors)
+
+    def log_times(self, unknowns: Floats, rows: _Rows) -> Floats:
+        shifts = np.exp(rows.shifts @ unknowns)
+        values = [usual * shifts[:, place] for place, usual in enumerate(rows.usual)]
+        times = self.formula.function(*rows.inputs, *values)
+        return np.asarray(np.log(times) + rows.factors @ unknowns, dtype=float)
+
+    def solve(self, outcomes: Sequence[Outcome]) -> Floats:
+        rows = self.rows(outcomes)
+        observed = np.log([outcome.time for outcome in outcomes])
+        weights = np.sqrt(_weights(outcomes)) / ORDINARY
+
+        def residuals(unknowns: Floats) -> Floats:
+            errors = weights * np.clip(self.log_times(unknowns, rows) - observed, -3, 3)
+            slow = np.sign(errors) * np.sqrt(np.log1p(errors**2))
+            return np.concatenate([slow, (unknowns - self.centres) / self.scales])
+
+        return np.asarray(least_squares(residuals, self.centres, x_scale=self.scales).x, dtype=float)
+
+    def constants(self, unknowns: Floats) -> Constants:
+        values: dict[str, dict[str, float]] = {}
+        for number, name in enumerate(CLASSES):
+            shift = unknowns[: len(self.names)].copy()
+            for position, (constant, place) in enumerate(self.deviations, len(self.names)):
+                if place == number:
+                    shift[constant] += unknowns[position]
+            values[name] = {
+                constant: round_figures(self.formula.constants[constant].usual(name) * math.exp(shift[place]))
+                for place, constant in enumerate(self.names)
+            }
+        programs = {
+            name: round(float(unknowns[self.first_program + place]), 4) for place, name in enumerate(self.programs)
+        }
+        usual = {name: round(-math.log(factor), 4) for name, factor in self.formula.programs.items()}
+        return Constants(values, {**usual, **programs}, round(float(unknowns[-2]), 4))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    inputs: list[Floats]
+    usual: list[Floats]
+    shifts: Floats
+    factors: Floats
+
+
+def round_figures(value: float, figures: int = 4) -> float:
+    """Round a number to significant figures."""
+    return float(f"{value:.{figures}g}")
+
+
+def _weights(outcomes: Sequence[Outcome]) -> Floats:
+    """Weigh each outcome by one over the root of its source's number of outcomes."""
+    counts: dict[str, int] = {}
+    for outcome in outcomes:
+        counts[outcome.source] = counts.get(outcome.source, 0) + 1
+    return np.array([counts[outcome.source] ** -0.5 for outcome in outcomes])
+
+
+def fit_constants(kind: str, outcomes: Sequence[Outcome]) -> Constants:
+    """Fit the constants of a kind to all its outcomes."""
+    fit = _Fit(kind, outcomes)
+    return fit.constants(fit.solve(outcomes))
+
+
+def held_out_errors(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Floats]:
+    """Return, by source, logarithms of predicted over observed times, with constants from all other sources."""
+    errors = {}
+    for source in sorted({outcome.source for outcome in outcomes}):
+        others = [outcome for outcome in outcomes if outcome.source != source]
+        own = [outcome for outcome in outcomes if outcome.source == source]
+        constants = fit_constants(kind, others)
+        predicted = [predict(constants, kind, outcome) for outcome in own]
+        errors[source] = np.array(predicted) - np.log([outcome.time for outcome in own])
+    return errors
+
+
+def predict(constants: Constants, kind: str, outcome: Outcome) -> float:
+    """Return the logarithm of the time that constants predict for an outcome."""
+    situation = outcome.situation
+    return constants.log_time(FORMULAS[kind], situation.inputs, situation.hardware_class, situation.program)
+
+
+def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
+    """Return the value below which a share of the weights lies, between neighbours in proportion."""
+    order = np.argsort(values)
+    sums = np.cumsum(weights[order]) - weights[order] / 2
+    return float(np.interp(share, sums / weights.sum(), values[order]))
+
+
+def range_of_errors(errors: Iterable[Floats]) -> tuple[float, float]:
+    """Return logarithms of factors from a prediction to the ends of its range.
+
+    A few outcomes far off would widen all ranges, and their number is too small to place them: the half-width is the
+    geometric mean of the held-out errors' quantile and of a normal distribution's with their median. Sources count alike.
+    """
+    errors = list(errors)
+    values = -np.concatenate(errors)
+    weights = np.concatenate([np.full(len(each), len(each) ** -0.5) for each in errors])
+    middle = weighted_quantile(values, weights, 0.5)
+    off = np.abs(values - middle)
+    normal = weighted_quantile(off, weights, 0.5) / 0.6745 * 1.2816
+    counted = weighted_quantile(off, weights, SHARE)
+    half = math.sqrt(max(normal, 0.05) * max(counted, 0.05))
+    # The middle is moved by half of what the held-out errors say, as they are few.
+    return middle / 2 - half, middle / 2 + half
+
+
+def calibrate(outcomes: Sequence[Outcome], today: date) -> dict[str, Any]:
+    """Fit all kinds, and return the record for `data/advice.json`: constants, ranges, and held-out errors."""
+    kinds = {kind: _calibrate_kind(kind, [outcome for outcome in outcomes if outcome.situation.job.kind == kind]) for kind in FORMULAS}
+    medians = [error["median"] for record in kinds.values() for error in record["held_out"]["by_source"].values()]
+    return {
+        "date": today.isoformat(),
+        "share": SHARE,
+        "outcomes": len(outcomes),
+        "sources": len({outcome.source for outcome in outcomes}),
+        "median_error": round(float(np.median(medians)), 4),
+        "kinds": kinds,
+    }
+
+
+def _calibrate_kind(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    constants = fit_constants(kind, outcomes)
+    errors = held_out_errors(kind, outcomes)
+    low, high = range_of_errors(errors.values())
+    values = np.concatenate(list(errors.values()))
+    inside = [float(np.mean((-each >= low) & (-each <= high))) for each in errors.values()]
+    by_source = {
+        source: {"outcomes": len(each), "median": round(float(np.median(np.abs(np.expm1(-each)))), 4)}
+        for source, each in errors.items()
+    }
+    sources = {name: {o.source for o in outcomes if o.situation.hardware_class == name} for name in CLASSES}
+    return {
+        "constants": constants.values,
+        "programs": constants.programs,
+        "year": constants.year,
+        "low": round(low, 4),
+        "high": round(high, 4),
+        "sources_by_class": {name: len(members) for name, members in sources.items()},
+        "held_out": {
+            "outcomes": len(values),
+            "sources": len(errors),
+            "median_error": round(float(np.median([error["median"] for error in by_source.values()])), 4),
+            "coverage": round(float(np.mean((-values >= low) & (-values <= high))), 4),
+            "coverage_by_source": round(float(np.mean(inside)), 4),
+            "width": round(math.exp(high - low), 3),
+            "by_source": by_source,
+        },
+    }
