@@ -325,10 +325,13 @@ def _count(text: str) -> int:
     return 2 if _PAIRS.search(text) else 1
 
 
-def find_machine(text: str, count: int | None = None, threads: int | None = None) -> Machine:
+def find_machine(
+    text: str, count: int | None = None, threads: int | None = None, processor: bool = False
+) -> Machine:
     """Recognise a machine in a text such as '2x Xeon 8480+', 'M2 Ultra 76-core GPU 192GB' or 'RTX 3060 12GB'.
 
-    count: number of chips, where the asker tells it apart from the text. Raises UnknownName.
+    count: number of chips, where the asker tells it apart from the text. processor: of an Apple chip, take the
+    processor, not the GPU. Raises UnknownName.
     """
     plain = normalise(text)
     found_count = max(_count(text.lower()), count or 1)
@@ -360,7 +363,7 @@ def find_machine(text: str, count: int | None = None, threads: int | None = None
         machine = _with_told_cores(machine, plain, threads)
     elif machine.is_apple:
         machine = _apple_in_text(machine, plain)
-        if threads or ("cpu" in plain and "gpu" not in plain):
+        if processor or threads or ("cpu" in plain and "gpu" not in plain):
             machine = _apple_processor(machine, plain)
     else:
         sizes = [float(size) * GIB for size in _MEMORY.findall(plain)]

@@ -7,7 +7,7 @@ the fit and for Python's answers, and JavaScript for the page. Times are in seco
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -75,6 +75,43 @@ class Formula:
         return f"return {sympy.jscode(self.expression.xreplace(symbols))};"
 
 
+@dataclass(frozen=True)
+class MemorySum:
+    """Memory of a job, as a sum of parts. steps: shared expressions; parts: bytes by name; room: bytes that can be used."""
+
+    steps: Mapping[str, str]
+    parts: Mapping[str, str]
+    room: str = "memory"
+
+    @cached_property
+    def expressions(self) -> Mapping[str, sympy.Expr]:
+        """Each part, and the room, as an expression in inputs."""
+        values: dict[str, sympy.Expr] = {}
+        for name, text in {**self.steps, **self.parts, "room": self.room}.items():
+            values[name] = _parse(text).subs(values)
+        return {name: values[name] for name in (*self.parts, "room")}
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        return tuple(sorted({str(symbol) for each in self.expressions.values() for symbol in each.free_symbols}))
+
+    @cached_property
+    def _function(self) -> Callable[..., Any]:
+        symbols = [sympy.Symbol(name) for name in self.inputs]
+        return sympy.lambdify(symbols, list(self.expressions.values()), "numpy")
+
+    def bytes(self, inputs: Mapping[str, float]) -> dict[str, float]:
+        """Return the bytes of each part, and under `room` those that can be used."""
+        values = self._function(*(inputs[name] for name in self.inputs))
+        return {name: float(value) for name, value in zip(self.expressions, values, strict=True)}
+
+    def javascript(self) -> str:
+        """Return the body of a JavaScript function of `x` (inputs)."""
+        symbols = {sympy.Symbol(name): sympy.Symbol(f"x.{name}") for name in self.inputs}
+        parts = [f"{name}: {sympy.jscode(each.xreplace(symbols))}" for name, each in self.expressions.items()]
+        return f"return {{{', '.join(parts)}}};"
+
+
 @cache
 def _parse(text: str) -> sympy.Expr:
     from sympy.parsing.sympy_parser import parse_expr
@@ -85,23 +122,97 @@ def _parse(text: str) -> sympy.Expr:
 def _names(text: str) -> set[str]:
     import ast
 
-    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {"Max", "Min", "log", "sqrt"}
+    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {"Max", "Min", "log", "sqrt", "Piecewise"}
 
 
-_REACH = Constant(0.6, 1.2, 1.25, "share of the rated bandwidth that is reached", {"cpu": 0.6, "datacentre": 0.5})
 _DEVICES = Constant(0.7, 1.1, 1.0, "exponent of the number of devices")
+# Steps that several formulas share.
+_LANGUAGE = {
+    "weight_bytes": "active * weight_bits / 8",
+    # Keys and values of one token in 16 bits.
+    "kv_bytes": "4 * layers * kv_width",
+}
+_PICTURE = {"picture_flop": "item_flop * pixels / item_pixels"}
+# Without a count, a transformer computes its parameters for each patch of 16 x 16 pixels. Attention makes large pictures
+# dearer than in proportion.
+_DENOISING = {
+    "counted_flop": "network_flop * (pixels / item_pixels) ** 1.1",
+    "step_flop": "Piecewise((counted_flop, network_flop > 0), (2 * parameters * (pixels / 256 + 256), True))",
+}
+
+_TRAINING = Formula(
+    "sample",
+    {
+        **_PICTURE,
+        **_DENOISING,
+        "attention": "4 * layers * hidden * tokens_per_sample * (1 - language / 2)",
+        "text_flop": "tokens_per_sample * (2 * counted + attention)",
+        "speech_flop": "2 * parameters * (whisper * 1000 + (1 - whisper) * audio_s * 60)",
+        "pass_flop": "(language + encoder) * text_flop + picture * picture_flop + diffusion * step_flop + speech * speech_flop",
+        "bandwidth_exponent": "bandwidth_power + convolution * bandwidth_more",
+        "rate": "speed * convolution_speed ** convolution / depthwise_slow ** depthwise / speech_slow ** speech * 1e12"
+        " * (bandwidth / 1e12) ** bandwidth_exponent * (flops / 1e14) ** (flops_power - convolution * bandwidth_more)"
+        " * devices ** spread",
+        "time": "passes * pass_flop / rate + step_s / batch",
+    },
+    {
+        "speed": Constant(30.0, 2.0, 1.5, "TFLOP/s on a GPU of 1 TB/s and rated 100 TFLOP/s"),
+        "convolution_speed": Constant(0.4, 1.6, 1.0, "factor for convolutions"),
+        "depthwise_slow": Constant(3.0, 1.5, 1.0, "factor for convolutions that take each channel by itself"),
+        "speech_slow": Constant(3.0, 1.5, 1.0, "factor for speech, which programs prepare on the processor"),
+        "bandwidth_power": Constant(0.35, 1.25, 1.0, "exponent of the bandwidth"),
+        "bandwidth_more": Constant(0.25, 1.25, 1.0, "what convolutions add to it, and take from the arithmetic's"),
+        "flops_power": Constant(0.45, 1.25, 1.0, "exponent of the rated FLOP/s"),
+        "step_s": Constant(0.03, 2.0, 1.3, "time of a step beside arithmetic, in s"),
+        "spread": Constant(0.85, 1.08, 1.0, "exponent of the number of devices"),
+    },
+)
+_SEEING = Formula(
+    "picture",
+    {
+        **_PICTURE,
+        "bandwidth_exponent": "bandwidth_power + convolution * bandwidth_more",
+        "rate": "speed * convolution_speed ** convolution / depthwise_slow ** depthwise * 1e12"
+        " * (bandwidth / 1e12) ** bandwidth_exponent * (flops / 1e14) ** (flops_power - convolution * bandwidth_more)"
+        " * devices ** spread",
+        "time": "picture_flop / rate + call_s / batch + pixel_s * pixels / 1e6",
+    },
+    {
+        "speed": Constant(30.0, 2.0, 1.6, "TFLOP/s on a GPU of 1 TB/s and rated 100 TFLOP/s"),
+        "convolution_speed": Constant(0.6, 1.5, 1.0, "factor for convolutions"),
+        "depthwise_slow": Constant(3.0, 1.5, 1.0, "factor for convolutions that take each channel by itself"),
+        "bandwidth_power": Constant(0.3, 1.25, 1.0, "exponent of the bandwidth"),
+        "bandwidth_more": Constant(0.25, 1.25, 1.0, "what convolutions add to it, and take from the arithmetic's"),
+        "flops_power": Constant(0.55, 1.25, 1.0, "exponent of the rated FLOP/s"),
+        "call_s": Constant(0.006, 2.0, 1.5, "time of a call beside arithmetic, in s"),
+        "pixel_s": Constant(0.001, 2.0, 1.3, "time of a million pixels beside the network, in s"),
+        "spread": Constant(0.9, 1.05, 1.0, "exponent of the number of devices"),
+    },
+    {"tensorrt": 2.0, "openvino": 1.6, "onnx": 1.2},
+    1.5,
+)
+# Arithmetic of training for one pass forwards: backwards costs two more, without the gradients of fixed weights one more.
+_PASSES = {"train": 3.0, "fine-tune": 3.0, "lora": 2.0}
+
+
+def _training(kind: str) -> Formula:
+    return replace(_TRAINING, steps={"passes": str(_PASSES[kind]), **_TRAINING.steps})
+
 
 FORMULAS: Mapping[str, Formula] = {
     "decode": Formula(
         "token",
         {
-            "bytes": "weight_bytes + context * kv_bytes",
+            **_LANGUAGE,
+            "bytes": "weight_bytes + (tokens_in + tokens_out / 2) * kv_bytes",
             "read": "bytes / (reach * bandwidth * devices ** (parallel * spread))",
             "work": "processor * 2 * active / (use * flops)",
             "time": "sqrt(read ** 2 + work ** 2) + layers * layer_s * (1 + experts * experts_more)",
         },
         {
-            "reach": Constant(0.75, 1.2, 1.25, "share of the rated bandwidth that is reached", {"cpu": 0.75, "datacentre": 0.6}),
+            "reach": Constant(
+                0.75, 1.2, 1.25, "share of the rated bandwidth that is reached", {"cpu": 0.75, "datacentre": 0.6}
+            ),
             "layer_s": Constant(5e-5, 1.5, 1.6, "time of a layer beside reading, in s", {"apple": 8e-5, "cpu": 5e-5}),
             "use": Constant(0.3, 1.7, 1.0, "share of a processor's rated FLOP/s that is reached"),
             "experts_more": Constant(1.5, 1.7, 1.0, "further time of a layer with experts"),
@@ -111,6 +222,8 @@ FORMULAS: Mapping[str, Formula] = {
     "prompt": Formula(
         "prompt",
         {
+            **_LANGUAGE,
+            "work_flop": "tokens_in * (2 * active + 2 * layers * hidden * tokens_in)",
             "rate": "speed * 1e12 * (flops / 1e14) ** flops_power * devices ** spread",
             "time": "work_flop / rate + layers * layer_s + weight_bytes / bandwidth",
         },
@@ -122,12 +235,17 @@ FORMULAS: Mapping[str, Formula] = {
         },
     ),
     "serve": Formula(
-        "step of all users",
+        "token of any user",
         {
-            "read": "(all_bytes + users * context * kv_bytes) / (reach * bandwidth * devices ** spread)",
-            "work": "users * (1 + prompt_share) * 2 * active / (use * flops * devices ** spread)",
-            "step": "read + work + layers * layer_s + users * user_s",
-            "time": "step / users",
+            **_LANGUAGE,
+            "all_bytes": "parameters * weight_bits / 8",
+            # Users whose keys and values find room beside the weights are served at once.
+            "room": "Max((memory - all_bytes) / (kv_bytes * (tokens_in + tokens_out)), 1)",
+            "at_once": "Max(Min(users, room, 256), 1)",
+            "read": "(all_bytes + at_once * (tokens_in + tokens_out / 2) * kv_bytes)"
+            " / (reach * bandwidth * devices ** spread)",
+            "work": "at_once * (1 + tokens_in / tokens_out) * 2 * active / (use * flops * devices ** spread)",
+            "time": "(read + work + layers * layer_s) / at_once + user_s",
         },
         {
             "reach": Constant(0.55, 1.2, 1.1, "share of the rated bandwidth that is reached"),
@@ -137,54 +255,17 @@ FORMULAS: Mapping[str, Formula] = {
             "spread": _DEVICES,
         },
     ),
-    "train": Formula(
-        "sample",
-        {
-            "bandwidth_exponent": "bandwidth_power + convolution * bandwidth_more",
-            "rate": "speed * convolution_speed ** convolution / depthwise_slow ** depthwise / speech_slow ** speech * 1e12 * (bandwidth / 1e12) ** bandwidth_exponent"
-            " * (flops / 1e14) ** (flops_power - convolution * bandwidth_more) * devices ** spread",
-            "time": "sample_flop / rate + step_s / batch",
-        },
-        {
-            "speed": Constant(30.0, 2.0, 1.5, "TFLOP/s on a GPU of 1 TB/s and rated 100 TFLOP/s"),
-            "convolution_speed": Constant(0.4, 1.6, 1.0, "factor for convolutions"),
-            "depthwise_slow": Constant(3.0, 1.5, 1.0, "factor for convolutions that take each channel by itself"),
-            "speech_slow": Constant(3.0, 1.5, 1.0, "factor for speech, which programs prepare on the processor"),
-            "bandwidth_power": Constant(0.35, 1.25, 1.0, "exponent of the bandwidth"),
-            "bandwidth_more": Constant(0.25, 1.25, 1.0, "what convolutions add to it, and take from the arithmetic's"),
-            "flops_power": Constant(0.45, 1.25, 1.0, "exponent of the rated FLOP/s"),
-            "step_s": Constant(0.03, 2.0, 1.3, "time of a step beside arithmetic, in s"),
-            "spread": Constant(0.85, 1.08, 1.0, "exponent of the number of devices"),
-        },
-    ),
-    "classify": Formula(
-        "picture",
-        {
-            "bandwidth_exponent": "bandwidth_power + convolution * bandwidth_more",
-            "rate": "speed * convolution_speed ** convolution / depthwise_slow ** depthwise * 1e12"
-            " * (bandwidth / 1e12) ** bandwidth_exponent * (flops / 1e14) ** (flops_power - convolution * bandwidth_more)"
-            " * devices ** spread",
-            "time": "item_flop / rate + call_s / batch + pixel_s * pixels / 1e6",
-        },
-        {
-            "speed": Constant(30.0, 2.0, 1.6, "TFLOP/s on a GPU of 1 TB/s and rated 100 TFLOP/s"),
-            "convolution_speed": Constant(0.6, 1.5, 1.0, "factor for convolutions"),
-            "depthwise_slow": Constant(3.0, 1.5, 1.0, "factor for convolutions that take each channel by itself"),
-            "bandwidth_power": Constant(0.3, 1.25, 1.0, "exponent of the bandwidth"),
-            "bandwidth_more": Constant(0.25, 1.25, 1.0, "what convolutions add to it, and take from the arithmetic's"),
-            "flops_power": Constant(0.55, 1.25, 1.0, "exponent of the rated FLOP/s"),
-            "call_s": Constant(0.006, 2.0, 1.5, "time of a call beside arithmetic, in s"),
-            "pixel_s": Constant(0.001, 2.0, 1.3, "time of a million pixels beside the network, in s"),
-            "spread": Constant(0.9, 1.05, 1.0, "exponent of the number of devices"),
-        },
-        {"tensorrt": 2.0, "openvino": 1.6, "onnx": 1.2},
-        1.5,
-    ),
+    "train": _training("train"),
+    "fine-tune": _training("fine-tune"),
+    "lora": _training("lora"),
+    "classify": _SEEING,
+    "detect": _SEEING,
     "embed": Formula(
         "text",
         {
+            "text_flop": "tokens_per_sample * (2 * counted + 4 * layers * hidden * tokens_per_sample)",
             "rate": "speed * 1e12 * (flops / 1e14) ** flops_power * devices ** spread",
-            "time": "item_flop / rate + call_s / batch",
+            "time": "text_flop / rate + call_s / batch",
         },
         {
             "speed": Constant(35.0, 1.6, 1.4, "TFLOP/s at rated 100 TFLOP/s"),
@@ -198,9 +279,14 @@ FORMULAS: Mapping[str, Formula] = {
     "transcribe": Formula(
         "recording",
         {
+            # Whisper hears windows of 30 s, as 1,500 positions each; people say about 3.5 tokens a second.
+            "windows": "Max(audio_s / 30, 1)",
+            "spoken": "3.5 * Max(audio_s, 10)",
             "rate": "speed * 1e12 * (flops / 1e14) ** flops_power",
-            "token": "decoder_bytes / (reach * bandwidth) + decoder_flop / rate + decoder_layers * layer_s",
-            "time": "encoder_flop / rate + whole * (spoken * token / batch ** batch_power + file_bytes / load_rate)",
+            "token": "decoder_parameters * weight_bits / 8 / (reach * bandwidth) + 2 * decoder_parameters / rate"
+            " + decoder_layers * layer_s",
+            "listen": "windows * 3000 * encoder_parameters / rate",
+            "time": "listen + whole * (spoken * token / batch ** batch_power + parameters * weight_bits / 8 / load_rate)",
         },
         {
             "speed": Constant(25.0, 2.0, 1.5, "TFLOP/s at rated 100 TFLOP/s"),
@@ -216,8 +302,10 @@ FORMULAS: Mapping[str, Formula] = {
     "pictures": Formula(
         "picture",
         {
+            **_DENOISING,
             "rate": "speed * 1e12 * (bandwidth / 1e12) ** bandwidth_power * (flops / 1e14) ** flops_power",
-            "time": "steps * (step_flop / rate + call_s / batch) + pixel_s * pixels / 1e6 * (1e14 / flops) ** flops_power",
+            "time": "steps * (guided * step_flop / rate + call_s / batch)"
+            " + pixel_s * pixels / 1e6 * (1e14 / flops) ** flops_power",
         },
         {
             "speed": Constant(30.0, 2.0, 1.5, "TFLOP/s on a GPU of 1 TB/s and rated 100 TFLOP/s"),
@@ -226,13 +314,17 @@ FORMULAS: Mapping[str, Formula] = {
             "call_s": Constant(0.01, 2.0, 1.3, "time of a step beside arithmetic, in s"),
             "pixel_s": Constant(0.3, 2.0, 1.3, "time to decode a million pixels, in s"),
         },
+        {},
+        1.4,
     ),
     "tables": Formula(
         "run",
         {
+            "depth": "Max(log(Max(leaves, 2)) / log(2), 1)",
             "visits": "rows * columns ** column_power * trees * depth * exact_slow ** exact * forest_slow ** forest",
-            "rate": "speed * 1e9 * (cores / 16) ** core_power * (bandwidth / 1e11) ** bandwidth_power / leaf_slow ** leafwise_gpu",
-            "time": "visits / rate + trees * (tree_s + leafwise * leaves * leaf_s) + start_s",
+            "rate": "speed * 1e9 * (cores / 16) ** core_power * (bandwidth / 1e11) ** bandwidth_power"
+            " / leaf_slow ** (leafwise * (1 - processor))",
+            "time": "visits / rate + trees * (tree_s + leafwise * Min(leaves, 4096) * leaf_s) + start_s",
         },
         {
             "speed": Constant(2.0, 2.0, 2.0, "1e9 visits of a row, a column and a level per second on 16 cores"),
@@ -248,5 +340,105 @@ FORMULAS: Mapping[str, Formula] = {
         },
     ),
 }
-# Kinds that share a formula; each kind has constants of its own.
-FORMULAS = {**FORMULAS, "fine-tune": FORMULAS["train"], "lora": FORMULAS["train"], "detect": FORMULAS["classify"]}
+
+# The program itself, its libraries and what a driver keeps.
+_PROGRAM = {"program": "2e8 + 5e8 * (1 - processor)"}
+_TRAINED = MemorySum(
+    {
+        **_PICTURE,
+        **_DENOISING,
+        # In mixed precision, weights and gradients have 16 bits, beside a copy in 32.
+        "mixed": "Piecewise((1, weight_bits <= 16), (0, True))",
+        "kept": "Piecewise((34, parameters < 1e9), (10, True))",
+        "text_kept": "tokens_per_sample * (layers * hidden * kept + vocab * 6)",
+        "each": "Max(Min(batch / devices, 8), 1)",
+        "seen": "picture * picture_flop / 100 + diffusion * step_flop / 1000 + speech * 2e8",
+    },
+    {
+        "weights": "parameters * (4 - 2 * mixed)",
+        "copy": "parameters * 4 * mixed",
+        "gradients": "parameters * (4 - 2 * mixed)",
+        "optimiser": "parameters * 8",
+        "activations": "(language + encoder) * text_kept * Piecewise((each, parameters < 1e9), (1, True)) + each * seen",
+        **_PROGRAM,
+    },
+    # Models of a billion parameters and more are spread over all devices; smaller ones are copied to each.
+    "Piecewise((memory, parameters >= 1e9), (memory_each, True))",
+)
+_ANSWERED = MemorySum(
+    _LANGUAGE,
+    {
+        "weights": "parameters * weight_bits / 8",
+        "keys_and_values": "Max(users, 1) * (tokens_in + tokens_out) * kv_bytes",
+        "activations": "512 * (4 * vocab + 16 * hidden)",
+        **_PROGRAM,
+    },
+)
+_SEEN = MemorySum(
+    _PICTURE,
+    {"weights": "parameters * weight_bits / 8", "activations": "Max(batch, 1) * picture_flop / 400", **_PROGRAM},
+)
+# Memory by kind of job. One user at a time serves where the memory has no room for more.
+MEMORY: Mapping[str, MemorySum] = {
+    "decode": _ANSWERED,
+    "prompt": _ANSWERED,
+    "serve": replace(_ANSWERED, parts={**_ANSWERED.parts, "keys_and_values": "(tokens_in + tokens_out) * kv_bytes"}),
+    "train": _TRAINED,
+    "fine-tune": _TRAINED,
+    "lora": MemorySum(
+        _TRAINED.steps,
+        {
+            "weights": "(parameters + companions) * weight_bits / 8",
+            # Adapters of about 0.4% of the parameters, with gradients, optimiser and a copy in 32 bits.
+            "adapters": "0.004 * parameters * 16",
+            "activations": "(language + encoder) * tokens_per_sample * (layers * hidden * 8 + vocab * 6) + each * seen",
+            **_PROGRAM,
+        },
+    ),
+    "classify": _SEEN,
+    "detect": _SEEN,
+    "embed": MemorySum(
+        {},
+        {
+            "weights": "parameters * weight_bits / 8",
+            "activations": "Max(batch, 1) * tokens_per_sample * hidden * 40",
+            **_PROGRAM,
+        },
+    ),
+    "transcribe": MemorySum(
+        {}, {"weights": "parameters * weight_bits / 8", "activations": "4e8 * Max(batch, 1) ** 0.5", **_PROGRAM}
+    ),
+    "pictures": MemorySum(
+        {},
+        {
+            # Programs hold the text encoders and the network one after the other.
+            "weights": "Max(parameters, companions) * weight_bits / 8",
+            "activations": "Max(batch, 1) * pixels * 2000",
+            **_PROGRAM,
+        },
+    ),
+    "tables": MemorySum({}, {"table": "rows * columns * (1 + 4 * processor) + rows * 16", **_PROGRAM}),
+}
+# The least time that physics allows, from rated bandwidth and FLOP/s, in seconds for one item.
+BOUNDS: Mapping[str, Formula] = {
+    "decode": Formula("token", {**_LANGUAGE, "time": "weight_bytes / (bandwidth * devices)"}, {}),
+    "prompt": Formula("prompt", {"time": "tokens_in * 2 * active / (flops * devices)"}, {}),
+    "serve": Formula("token of any user", {"time": "2 * active / (flops * devices)"}, {}),
+    **{
+        kind: Formula(
+            "sample",
+            {
+                **{name: text for name, text in _training(kind).steps.items() if name not in ("bandwidth_exponent", "rate", "time")},
+                "time": "passes * pass_flop / (flops * devices)",
+            },
+            {},
+        )
+        for kind in _PASSES
+    },
+    "classify": Formula("picture", {**_PICTURE, "time": "picture_flop / (flops * devices)"}, {}),
+    "detect": Formula("picture", {**_PICTURE, "time": "picture_flop / (flops * devices)"}, {}),
+    "embed": Formula("text", {"time": "tokens_per_sample * 2 * counted / (flops * devices)"}, {}),
+    "transcribe": Formula("recording", {"time": "Max(audio_s / 30, 1) * 3000 * encoder_parameters / flops"}, {}),
+    "pictures": Formula("picture", {**_DENOISING, "time": "steps * step_flop / flops"}, {}),
+    "tables": Formula("run", {"time": "rows * columns * trees / bandwidth"}, {}),
+}

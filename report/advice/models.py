@@ -68,7 +68,9 @@ class Model:
 
 def _tokens(text: str) -> list[str]:
     """Split a name into words in lower case: 'Llama-3.1-8B' to llama, 3.1 and 8b."""
-    text = text.lower().split("/")[-1] if re.match(r"^[\w.-]+/[\w.:-]+$", text) else text.lower()
+    text = text.lower()
+    # An owner before a slash is no part of the name.
+    text = text.split("/")[-1] if re.match(r"^[\w.-]+/[\w.:-]*[a-z]{3}[\w.:-]*$", text) else text
     text = re.sub(r"([a-z]{2,})(?=\d)", r"\1 ", text)
     text = re.sub(r"(?<=\d)(?=[a-z]{4,})", " ", text)
     text = re.sub(r"\bv (?=\d)", "v", text)
@@ -139,8 +141,8 @@ def size_in_name(text: str) -> float:
     experts = _EXPERTS.search(text)
     if experts:
         return float(experts[1]) * float(experts[2]) * 1e9 * 0.83
-    text = _ACTIVE.sub(" ", re.sub(r"[^a-z0-9.]+", " ", re.sub(r"(?<=[a-z])-?(?=\d+(\.\d+)?[bm]\b)", " ", text)))
-    sizes = [float(number) * _SCALE[unit] for number, unit in _SIZE.findall(text)]
+    text = _ACTIVE.sub(" ", re.sub(r"[^a-z0-9.]+", " ", re.sub(r"(?<=[a-z])-?(?=\d+(\.\d+)?b\b|\d{2,}m\b)", " ", text)))
+    sizes = [float(number) * _SCALE[unit] for number, unit in _SIZE.findall(text) if unit == "b" or float(number) >= 10]
     return max(sizes, default=0.0)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report.advice.jobs import TRAINING, Situation, Unclear
+from report.advice.jobs import TRAINING, Situation, Unclear, run_length
 
 # Units for each kind of job; the first is the usual one.
 UNITS = {
@@ -62,7 +62,7 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
         made = job.amount("tokens_out") or job.amount("samples")
         return {"token/s": (1.0, True), "s/token": (1.0, False), "ms/token": (1e3, False)}.get(unit) or (_told(made, "tokens_out"), False)
     if kind == "prompt":
-        return (inputs["tokens"], True) if unit == "token/s" else (1.0, False)
+        return (inputs["tokens_in"], True) if unit == "token/s" else (1.0, False)
     if kind == "serve":
         if unit == "token/s":
             return 1.0, True
@@ -70,16 +70,15 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
             return 1 / inputs["tokens_out"], True
         return _told(job.amount("samples"), "samples") * inputs["tokens_out"], False
     if kind in TRAINING:
-        tokens = inputs["tokens"] or job.amount("tokens_per_sample") or 512.0
         if unit == "s/epoch":
             return _told(job.amount("samples"), "samples"), False
         if unit == "s":
-            return _told(inputs["samples"] or None, "samples or steps"), False
+            return _told(run_length(situation), "samples or steps"), False
         return {
             "s/step": (inputs["batch"], False),
             "step/s": (1 / inputs["batch"], True),
             "sample/s": (1.0, True),
-            "token/s": (tokens, True),
+            "token/s": (inputs["tokens_per_sample"], True),
         }[unit]
     if kind in ("classify", "detect"):
         if unit == "s":
@@ -88,7 +87,7 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
     if kind == "embed":
         if unit == "s":
             return _told(inputs["samples"] or None, "samples"), False
-        return {"token/s": (inputs["tokens"], True), "s/sample": (1.0, False)}.get(unit, (1.0, True))
+        return {"token/s": (inputs["tokens_per_sample"], True), "s/sample": (1.0, False)}.get(unit, (1.0, True))
     if kind == "transcribe":
         return (inputs["audio_s"], True) if unit == "x" else (1.0, False)
     if kind == "pictures":

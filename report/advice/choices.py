@@ -1,0 +1,118 @@
+"""Examples, machines and models that the adviser offers, and the choice of the cheapest machine that meets a wish."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from contract.files import read_yaml
+from report import PACKAGE
+from report.advice.answers import Answer, answer
+from report.advice.chips import Machine
+from report.advice.jobs import WORK, Job
+from report.advice.units import LONG
+
+WORDS = PACKAGE / "advice" / "advice.yaml"
+# Hours over which the price of a chip that is bought is spread: three years.
+OWNED_HOURS = 3 * 365 * 24
+
+
+@cache
+def read_words() -> Mapping[str, Any]:
+    """Read advice.yaml."""
+    words: Mapping[str, Any] = read_yaml(WORDS)
+    return words
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a reader wants: a rate of at least `amount`, or a time of at most `amount` hours."""
+
+    kind: str
+    amount: float
+
+    @property
+    def is_rate(self) -> bool:
+        return bool(read_words()["kinds"][self.kind]["wish"] == "rate")
+
+    def value(self, answered: Answer) -> tuple[float, float, float] | None:
+        """Return the low, middle and high end in the unit of the wish."""
+        if answered.value is None:
+            return None
+        scale = 1.0 if self.is_rate else 1 / LONG["hours"]
+        return answered.value.low * scale, answered.value.middle * scale, answered.value.high * scale
+
+    def is_met(self, answered: Answer) -> bool:
+        """Tell whether the middle of a range meets the wish, and the memory suffices."""
+        value = self.value(answered)
+        if value is None or answered.fits == "no":
+            return False
+        return value[1] >= self.amount if self.is_rate else value[1] <= self.amount
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Advice on a job. best: the cheapest machine that meets the wish, else the nearest to it; cheaper: the next cheaper."""
+
+    wish: Wish
+    answers: Sequence[Answer]
+    best: Answer | None
+    met: bool
+    cheaper: Answer | None
+
+
+def hourly_cost(machine: Machine, usd_per_hour: float | None) -> float | None:
+    """Return what an hour on a machine costs in USD; None if no price is known.
+
+    A rented machine has its price; a chip that is bought is spread over OWNED_HOURS; laptops and desktops, which people
+    have, cost nothing.
+    """
+    if usd_per_hour is not None:
+        return usd_per_hour
+    if machine.usd is not None:
+        return machine.usd * machine.count / OWNED_HOURS
+    return 0.0 if machine.kind in ("cpu-laptop", "cpu-desktop", "gpu-integrated") else None
+
+
+def example_job(example: Mapping[str, Any], hardware: str) -> Job:
+    """Return an example of advice.yaml as a job on a machine."""
+    kind = read_words()["kinds"][example["kind"]]
+    return Job(
+        id=str(example["id"]),
+        kind=str(example["kind"]),
+        model=str(example["model"]),
+        hardware=hardware,
+        precision=example.get("precision"),
+        software=example.get("software"),
+        work={name: float(example["work"][name]) if name in example["work"] else None for name in WORK},
+        unit=str(kind["unit"]),
+    )
+
+
+def compare(job: Job, wish: Wish, machines: Iterable[str], calibration: Mapping[str, Any]) -> Advice:
+    """Answer a job on several machines, and choose the cheapest that meets a wish."""
+    answers = [answer(replace(job, hardware=name), calibration) for name in machines]
+    priced = []
+    for each in answers:
+        if each.situation is None or each.value is None:
+            continue
+        cost = hourly_cost(each.situation.machine, each.usd_per_hour)
+        if cost is not None:
+            priced.append((cost, each))
+    # Equal costs keep the table's order, in which weaker machines come first.
+    priced.sort(key=lambda item: item[0])
+    ordered = [each for _, each in priced]
+    meeting = [each for each in ordered if wish.is_met(each)]
+    if meeting:
+        best = meeting[0]
+        before = ordered[: ordered.index(best)]
+        return Advice(wish, answers, best, True, before[-1] if before else None)
+    fitting = [each for each in ordered if each.fits != "no"]
+    values = [(wish.value(each), each) for each in fitting]
+    known = [(value[1], place, each) for place, (value, each) in enumerate(values) if value is not None]
+    if not known:
+        return Advice(wish, answers, None, False, None)
+    nearest = max(known)[2] if wish.is_rate else min(known)[2]
+    return Advice(wish, answers, nearest, False, None)
