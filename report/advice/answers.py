@@ -12,9 +12,9 @@ from typing import Any
 
 from report import ROOT
 from report.advice.calibration import FEWEST_SOURCES, Constants
-from report.advice.chips import UnknownName
+from report.advice.chips import UnknownNameError
 from report.advice.formulas import BOUNDS, FORMULAS, MEMORY
-from report.advice.jobs import TRAINING, Job, Situation, Unclear, examine, parse_job
+from report.advice.jobs import TRAINING, Job, Situation, UnclearJobError, examine, parse_job
 from report.advice.prices import purchase, rent
 from report.advice.units import LONG, UNITS, in_unit, plain_unit, seconds_per_unit
 
@@ -46,7 +46,9 @@ class Range:
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to a job. value: in `unit`; time: seconds of one item; parts: bytes of memory by part; fits: fits, tight or no.
+    """Answer to a job.
+
+    value: in `unit`; time: seconds of one item; parts: bytes of memory by part; fits: fits, tight or no.
 
     bound: what physics does not let it pass, in `unit`; refused: why there is no value. sources, error: of this kind's
     held-out outcomes; class_sources: sources for this class of hardware.
@@ -79,7 +81,7 @@ class Answer:
             return None
         try:
             factor, _ = seconds_per_unit(self.situation, "s")
-        except Unclear:
+        except UnclearJobError:
             return None
         return self.time.scaled(factor)
 
@@ -115,9 +117,9 @@ def answer(job: Job, calibration: Mapping[str, Any]) -> Answer:
     """Answer a job. A job that cannot be answered comes back with the reason in `refused`."""
     try:
         return _answer(job, calibration)
-    except UnknownName as error:
+    except UnknownNameError as error:
         return Answer(job, refused=str(error), nearest=error.nearest)
-    except Unclear as error:
+    except UnclearJobError as error:
         return Answer(job, refused=str(error))
 
 
@@ -140,7 +142,7 @@ def _answer(job: Job, calibration: Mapping[str, Any]) -> Answer:
         "error": record["held_out"]["median_error"],
     }  # fmt: skip
     if record["held_out"]["sources"] < FEWEST_SOURCES or known == 0:
-        return Answer(job, refused=f"no published outcome of {job.kind} on this class of hardware", **shared)
+        return Answer(job, refused=f"nobody published {job.kind} on this class of hardware", **shared)
     time = time_range(situation, record)
     # Nothing is faster than its rated bandwidth and FLOP/s allow.
     time = Range(*(max(seconds, least) for seconds in (time.low, time.middle, time.high)))
@@ -205,7 +207,7 @@ def answer_record(record: Mapping[str, Any], calibration: Mapping[str, Any]) -> 
     """Answer a job in JSON with a record for JSON."""
     try:
         job = parse_job(record)
-    except Unclear as error:
+    except UnclearJobError as error:
         return {"id": record.get("id"), "refused": str(error), "bound": None}
     return as_record(answer(job, calibration))
 
@@ -231,7 +233,14 @@ def as_record(answered: Answer) -> dict[str, Any]:
         "room_bytes": round(answered.room) if answered.room else None,
     }
     if answered.value is None:
-        return {"id": job.id, "refused": answered.refused, "bound": answered.bound, "nearest": list(answered.nearest), **shared, "recognised": recognised}
+        return {
+            "id": job.id,
+            "refused": answered.refused,
+            "bound": answered.bound,
+            "nearest": list(answered.nearest),
+            **shared,
+            "recognised": recognised,
+        }
     seconds, watts, hour = answered.seconds, answered.watts, answered.usd_per_hour
     more: dict[str, Any] = {"seconds": None, "energy_wh": None, "usd_rented": None, "usd_bought": answered.usd}
     if seconds is not None:

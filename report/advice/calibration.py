@@ -11,7 +11,7 @@ Held out: each source in turn is left out, and predicted from the others. Ranges
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -179,7 +179,7 @@ def range_of_errors(errors: Iterable[Floats]) -> tuple[float, float]:
     """Return logarithms of factors from a prediction to the ends of its range.
 
     A few outcomes far off would widen all ranges, and their number is too small to place them: the half-width is the
-    geometric mean of the held-out errors' quantile and of a normal distribution's with their median. Sources count alike.
+    geometric mean of the held-out errors' quantile and of a normal distribution's with their median.
     """
     errors = list(errors)
     values = -np.concatenate(errors)
@@ -195,7 +195,10 @@ def range_of_errors(errors: Iterable[Floats]) -> tuple[float, float]:
 
 def calibrate(outcomes: Sequence[Outcome], today: date) -> dict[str, Any]:
     """Fit all kinds, and return the record for `data/advice.json`: constants, ranges, and held-out errors."""
-    kinds = {kind: _calibrate_kind(kind, [outcome for outcome in outcomes if outcome.situation.job.kind == kind]) for kind in FORMULAS}
+    kinds = {
+        kind: _calibrate_kind(kind, [outcome for outcome in outcomes if outcome.situation.job.kind == kind])
+        for kind in FORMULAS
+    }
     medians = [error["median"] for record in kinds.values() for error in record["held_out"]["by_source"].values()]
     return {
         "date": today.isoformat(),
@@ -235,3 +238,15 @@ def _calibrate_kind(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
             "by_source": by_source,
         },
     }
+
+
+def describe(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a table of the held-out errors by kind."""
+    yield f"{'kind':<12}{'outcomes':>9}{'sources':>9}{'median error':>14}{'inside':>8}{'high/low':>10}"
+    for kind, each in record["kinds"].items():
+        held_out = each["held_out"]
+        yield (
+            f"{kind:<12}{held_out['outcomes']:>9}{held_out['sources']:>9}{held_out['median_error']:>14.0%}"
+            f"{held_out['coverage']:>8.0%}{held_out['width']:>10.2f}"
+        )
+    yield f"{'all':<12}{record['outcomes']:>9}{record['sources']:>9}{record['median_error']:>14.0%}"

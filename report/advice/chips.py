@@ -36,8 +36,12 @@ _BUILD_WORDS = {
 }
 # Decimal GB in names of memory, which vendors mean as 2^30 bytes.
 _MEMORY = re.compile(r"(?<![a-z0-9.])(\d{1,3}(?:\.\d+)?) ?g(?:i?b)?(?![a-z0-9])")
-_COUNT = re.compile(r"^\W*(\d{1,3}) ?(?:x|×|\*)\s*(?=[a-z0-9(])|(?<![a-z0-9])(?:x|×) ?(\d{1,3})$|\b(\d{1,3}) ?(?:x|×) (?=[a-z])")
-_PAIRS = re.compile(r"\b(dual|two|2|2-)[ -]?(?:socket|s\b|p\b|way|xeon|epyc|cpus|rtx|gtx|a100|h100)|\bdual\b(?! ?channel)")
+_COUNT = re.compile(
+    r"^\W*(\d{1,3}) ?(?:x|×|\*)\s*(?=[a-z0-9(])|(?<![a-z0-9])(?:x|×) ?(\d{1,3})$|\b(\d{1,3}) ?(?:x|×) (?=[a-z])"
+)
+_PAIRS = re.compile(
+    r"\b(dual|two|2|2-)[ -]?(?:socket|s\b|p\b|way|xeon|epyc|cpus|rtx|gtx|a100|h100)|\bdual\b(?! ?channel)"
+)
 _CORES = re.compile(r"(?<![a-z0-9])(\d{1,3})[ -]?(?:cores?|c)\b(?! ?gpu)")
 _GPU_CORES = re.compile(r"(\d+)[ -]?core ?gpu|gpu ?(\d+)[ -]?core|(\d+) ?gpu cores|\b(\d+)c gpu")
 _VCPUS = re.compile(r"(\d+) ?(?:vcpus?|threads\b)")
@@ -60,7 +64,7 @@ _USUAL_MEMORY = {
 _APPLE_MEMORY = {"ultra": 128 * GIB, "max": 64 * GIB, "pro": 32 * GIB, "": 16 * GIB}
 
 
-class UnknownName(Exception):
+class UnknownNameError(Exception):
     """A name that is in no table. kind: chip, model or format. nearest: known names like it."""
 
     def __init__(self, kind: str, name: str, nearest: Sequence[str]) -> None:
@@ -304,8 +308,14 @@ def _best_build(candidates: Sequence[_Row], text: str) -> _Row:
 
     def disagreement(row: _Row) -> tuple[float, float, float]:
         builds = {build for build in _BUILDS if re.search(rf"\b({_BUILD_WORDS[build]})\b", text)}
-        form = float(len(row.builds - builds)) * 0.5 + 2.0 * len((builds & {"laptop", "nvl", "pcie", "sxm"}) - row.builds)
-        size = min((abs(size - row.memory) / row.memory for size in sizes), default=0.0) if row.machine.memory_told else 0.0
+        form = float(len(row.builds - builds)) * 0.5 + 2.0 * len(
+            (builds & {"laptop", "nvl", "pcie", "sxm"}) - row.builds
+        )
+        size = (
+            min((abs(size - row.memory) / row.memory for size in sizes), default=0.0)
+            if row.machine.memory_told
+            else 0.0
+        )
         wrong_cores = float(bool(told_cores) and row.gpu_cores != told_cores)
         return wrong_cores, min(size, 1.0) + (form if form >= 2 else 0), form
 
@@ -325,13 +335,11 @@ def _count(text: str) -> int:
     return 2 if _PAIRS.search(text) else 1
 
 
-def find_machine(
-    text: str, count: int | None = None, threads: int | None = None, processor: bool = False
-) -> Machine:
+def find_machine(text: str, count: int | None = None, threads: int | None = None, processor: bool = False) -> Machine:
     """Recognise a machine in a text such as '2x Xeon 8480+', 'M2 Ultra 76-core GPU 192GB' or 'RTX 3060 12GB'.
 
     count: number of chips, where the asker tells it apart from the text. processor: of an Apple chip, take the
-    processor, not the GPU. Raises UnknownName.
+    processor, not the GPU. Raises UnknownNameError.
     """
     plain = normalise(text)
     found_count = max(_count(text.lower()), count or 1)
@@ -341,7 +349,7 @@ def find_machine(
     if not named and family is None:
         own = _own_machine(text)
         if own is None:
-            raise UnknownName("hardware", text, nearest_chips(text))
+            raise UnknownNameError("hardware", text, nearest_chips(text))
         return replace(own, count=found_count, threads=threads or 0)
     if named:
         row = _best_build(named, plain)
@@ -360,7 +368,7 @@ def find_machine(
         assert family is not None
         machine = family.machine
     if machine.is_cpu or machine.kind == "gpu-integrated":
-        machine = _with_told_cores(machine, plain, threads)
+        machine = _with_told_cores(machine, plain)
     elif machine.is_apple:
         machine = _apple_in_text(machine, plain)
         if processor or threads or ("cpu" in plain and "gpu" not in plain):
@@ -410,9 +418,7 @@ def _apple_in_text(machine: Machine, text: str) -> Machine:
         told = int(next(filter(None, cores.groups())))
         own = re.search(r"(\d+)-core", machine.name)
         share = told / int(own[1]) if own else 1.0
-        machine = replace(
-            machine, vector_flops=machine.vector_flops * share, matrix_flops=machine.matrix_flops * share
-        )
+        machine = replace(machine, vector_flops=machine.vector_flops * share, matrix_flops=machine.matrix_flops * share)
     return machine
 
 
@@ -433,7 +439,7 @@ def _apple_processor(machine: Machine, text: str) -> Machine:
     )
 
 
-def _with_told_cores(machine: Machine, text: str, threads: int | None) -> Machine:
+def _with_told_cores(machine: Machine, text: str) -> Machine:
     """Take cores, memory and its speed from a text where it tells them."""
     instance, vcpus, cores = _INSTANCE.search(text.replace(" ", "-")), _VCPUS.search(text), _CORES.search(text)
     instance = instance or _INSTANCE.search(text)

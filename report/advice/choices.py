@@ -54,7 +54,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice on a job. best: the cheapest machine that meets the wish, else the nearest to it; cheaper: the next cheaper."""
+    """Advice on a job.
+
+    best: the cheapest machine that meets the wish, else the nearest to it; met: whether it does; cheaper: the next cheaper.
+    """
 
     wish: Wish
     answers: Sequence[Answer]

@@ -17,7 +17,7 @@ ARITHMETIC = ("unknown", "float32", "tf32", "float16", "bfloat16", "float8", "in
 
 
 def scripts() -> dict[str, dict[str, str]]:
-    """Return bodies of JavaScript functions by kind: the time of an item, the least time, and the parts of the memory."""
+    """Return bodies of JavaScript functions by kind: time of an item, least time, and parts of the memory."""
     return {
         "time": {kind: formula.javascript() for kind, formula in FORMULAS.items()},
         "least": {kind: formula.javascript() for kind, formula in BOUNDS.items()},
@@ -61,7 +61,11 @@ def tables(calibration: Mapping[str, Any]) -> dict[str, Any]:
         }
     models = {
         kind: [
-            {"name": name, "inputs": model_inputs(find_model(name, kind)) if kind != "tables" else {}, "program": find_program(name)}
+            {
+                "name": name,
+                "inputs": model_inputs(find_model(name, kind)) if kind != "tables" else {},
+                "program": find_program(name),
+            }
             for name in names
         ]
         for kind, names in words["models"].items()
@@ -73,7 +77,7 @@ def tables(calibration: Mapping[str, Any]) -> dict[str, Any]:
             {
                 **{name: example[name] for name in ("id", "title", "kind", "model", "wish")},
                 "work": dict(example["work"]),
-                "inputs": {name: value for name, value in situation.inputs.items()},
+                "inputs": dict(situation.inputs),
                 "program": situation.program,
                 "arithmetic": situation.format.arithmetic,
             }

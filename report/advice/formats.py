@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 # Bits of one weight in files for llama.cpp, with their scales, as its quantisation tool prints them.
 _GGUF_BITS = {
-    "q2_k": 3.0, "q3_k_s": 3.6, "q3_k_m": 3.9, "q3_k_l": 4.2, "q3": 3.9, "q4_0": 4.6, "q4_1": 5.1, "q4_k_s": 4.6, "q4_k_m": 4.85,
-    "q4_k_xl": 4.9, "q4": 4.8, "q5_0": 5.5, "q5_1": 6.0, "q5_k_s": 5.5, "q5_k_m": 5.7, "q5": 5.7, "q6_k": 6.6, "q6": 6.6, "q8_0": 8.5,
-    "q8": 8.5, "iq1": 1.8, "iq2": 2.6, "iq3": 3.5, "iq4": 4.4, "q2": 3.0,
+    "q2_k": 3.0, "q3_k_s": 3.6, "q3_k_m": 3.9, "q3_k_l": 4.2, "q3": 3.9, "q4_0": 4.6, "q4_1": 5.1, "q4_k_s": 4.6,
+    "q4_k_m": 4.85, "q4_k_xl": 4.9, "q4": 4.8, "q5_0": 5.5, "q5_1": 6.0, "q5_k_s": 5.5, "q5_k_m": 5.7, "q5": 5.7, "q6_k": 6.6, "q6": 6.6,
+    "q8_0": 8.5, "q8": 8.5, "iq1": 1.8, "iq2": 2.6, "iq3": 3.5, "iq4": 4.4, "q2": 3.0,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Format:
-    """A number format. weight_bits: bits of one stored weight. arithmetic: float32, float16, bfloat16, float8 or int8."""
+    """A number format. weight_bits: bits of one stored weight. arithmetic: float32, float16, float8 or another."""
 
     name: str
     weight_bits: float
@@ -63,7 +63,10 @@ def find_format(text: str | None) -> Format | None:
 
 # Groups of programs that share their speed, by pattern; the first that matches counts.
 _PROGRAMS = (
-    ("llama.cpp", r"llama\.?cpp|llama-bench|llama.?server|llama.?stash|ollama|lm.?studio|kobold|llamafile|gguf|ggml(?!.*whisper)|jan\b|gpt4all"),
+    (
+        "llama.cpp",
+        r"llama\.?cpp|llama-bench|llama.?server|llama.?stash|ollama|lm.?studio|kobold|llamafile|gguf|ggml(?!.*whisper)|jan\b|gpt4all",
+    ),
     ("whisper.cpp", r"whisper\.?cpp"),
     ("const-me", r"const-me"),
     ("faster-whisper", r"faster.?whisper|ctranslate|whisperx"),

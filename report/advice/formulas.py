@@ -1,7 +1,7 @@
 """Formulas for the time of each kind of job, declared once for Python and for the page.
 
-A formula is an expression in inputs (see `report.advice.jobs`) and constants. SymPy reads it, makes a NumPy function for
-the fit and for Python's answers, and JavaScript for the page. Times are in seconds, for one natural item of the kind.
+A formula is an expression in inputs (see `report.advice.jobs`) and constants. SymPy reads it, makes a NumPy function
+for the fit and for Python's answers, and JavaScript for the page. Times are in seconds, for one natural item of the kind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Constant:
 class Formula:
     """Time of one item. item: what it is; steps: named intermediate expressions, in order; the last is the time.
 
-    programs: usual speed of programs over the others'; program_factor: by how much these differ (one standard deviation).
+    programs: usual speed of programs over the others'; program_factor: by how much these differ.
     """
 
     item: str
@@ -61,7 +61,9 @@ class Formula:
     @cached_property
     def function(self) -> Callable[..., Any]:
         """The time as a NumPy function of the inputs and the constants, in this order."""
-        return sympy.lambdify([sympy.Symbol(name) for name in (*self.inputs, *self.constants)], self.expression, "numpy")
+        return sympy.lambdify(
+            [sympy.Symbol(name) for name in (*self.inputs, *self.constants)], self.expression, "numpy"
+        )
 
     def time(self, inputs: Mapping[str, float], constants: Mapping[str, float]) -> float:
         """Return the time in seconds."""
@@ -77,7 +79,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class MemorySum:
-    """Memory of a job, as a sum of parts. steps: shared expressions; parts: bytes by name; room: bytes that can be used."""
+    """Memory of a job as a sum. steps: shared expressions; parts: bytes by name; room: bytes that can be used."""
 
     steps: Mapping[str, str]
     parts: Mapping[str, str]
@@ -122,7 +124,13 @@ def _parse(text: str) -> sympy.Expr:
 def _names(text: str) -> set[str]:
     import ast
 
-    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {"Max", "Min", "log", "sqrt", "Piecewise"}
+    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {
+        "Max",
+        "Min",
+        "log",
+        "sqrt",
+        "Piecewise",
+    }
 
 
 _DEVICES = Constant(0.7, 1.1, 1.0, "exponent of the number of devices")
@@ -133,8 +141,8 @@ _LANGUAGE = {
     "kv_bytes": "4 * layers * kv_width",
 }
 _PICTURE = {"picture_flop": "item_flop * pixels / item_pixels"}
-# Without a count, a transformer computes its parameters for each patch of 16 x 16 pixels. Attention makes large pictures
-# dearer than in proportion.
+# Without a count, a transformer computes its parameters for each patch of 16 x 16 pixels. Attention makes large
+# pictures dearer than in proportion.
 _DENOISING = {
     "counted_flop": "network_flop * (pixels / item_pixels) ** 1.1",
     "step_flop": "Piecewise((counted_flop, network_flop > 0), (2 * parameters * (pixels / 256 + 256), True))",
@@ -148,7 +156,8 @@ _TRAINING = Formula(
         "attention": "4 * layers * hidden * tokens_per_sample * (1 - language / 2)",
         "text_flop": "tokens_per_sample * (2 * counted + attention)",
         "speech_flop": "2 * parameters * (whisper * 1000 + (1 - whisper) * audio_s * 60)",
-        "pass_flop": "(language + encoder) * text_flop + picture * picture_flop + diffusion * step_flop + speech * speech_flop",
+        "pass_flop": "(language + encoder) * text_flop + picture * picture_flop + diffusion * step_flop"
+        " + speech * speech_flop",
         "bandwidth_exponent": "bandwidth_power + convolution * bandwidth_more",
         "rate": "speed * convolution_speed ** convolution / depthwise_slow ** depthwise / speech_slow ** speech * 1e12"
         " * (bandwidth / 1e12) ** bandwidth_exponent * (flops / 1e14) ** (flops_power - convolution * bandwidth_more)"
@@ -191,7 +200,7 @@ _SEEING = Formula(
     {"tensorrt": 2.0, "openvino": 1.6, "onnx": 1.2},
     1.5,
 )
-# Arithmetic of training for one pass forwards: backwards costs two more, without the gradients of fixed weights one more.
+# Passes of a training step: the pass back costs two passes forwards, without gradients of fixed weights one.
 _PASSES = {"train": 3.0, "fine-tune": 3.0, "lora": 2.0}
 
 
@@ -286,7 +295,8 @@ FORMULAS: Mapping[str, Formula] = {
             "token": "decoder_parameters * weight_bits / 8 / (reach * bandwidth) + 2 * decoder_parameters / rate"
             " + decoder_layers * layer_s",
             "listen": "windows * 3000 * encoder_parameters / rate",
-            "time": "listen + whole * (spoken * token / batch ** batch_power + parameters * weight_bits / 8 / load_rate)",
+            "load": "parameters * weight_bits / 8 / load_rate",
+            "time": "listen + whole * (spoken * token / batch ** batch_power + load)",
         },
         {
             "speed": Constant(25.0, 2.0, 1.5, "TFLOP/s at rated 100 TFLOP/s"),
@@ -359,7 +369,8 @@ _TRAINED = MemorySum(
         "copy": "parameters * 4 * mixed",
         "gradients": "parameters * (4 - 2 * mixed)",
         "optimiser": "parameters * 8",
-        "activations": "(language + encoder) * text_kept * Piecewise((each, parameters < 1e9), (1, True)) + each * seen",
+        "activations": "(language + encoder) * text_kept * Piecewise((each, parameters < 1e9), (1, True))"
+        " + each * seen",
         **_PROGRAM,
     },
     # Models of a billion parameters and more are spread over all devices; smaller ones are copied to each.
@@ -428,7 +439,11 @@ BOUNDS: Mapping[str, Formula] = {
         kind: Formula(
             "sample",
             {
-                **{name: text for name, text in _training(kind).steps.items() if name not in ("bandwidth_exponent", "rate", "time")},
+                **{
+                    name: text
+                    for name, text in _training(kind).steps.items()
+                    if name not in ("bandwidth_exponent", "rate", "time")
+                },
                 "time": "passes * pass_flop / (flops * devices)",
             },
             {},

@@ -1,4 +1,4 @@
-"""Jobs: a kind of work with a model, its size, a machine and a program; and the numbers that formulas take from them."""
+"""Jobs: a kind of work with a model, sizes, a machine and a program; and the numbers that formulas take from them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _COMPANIONS = (
 )
 
 
-class Unclear(Exception):
+class UnclearJobError(Exception):
     """A job that cannot be answered: what is missing or makes no sense."""
 
 
@@ -117,21 +117,21 @@ def hardware_class(machine: Machine) -> str:
 
 
 def parse_job(record: Mapping[str, Any]) -> Job:
-    """Read a job from JSON. Raises Unclear if a field has the wrong type, or the kind is not known."""
+    """Read a job from JSON. Raises UnclearJobError if a field has the wrong type, or the kind is not known."""
 
     def number(value: Any, name: str) -> float | None:
         if value is None or value == "":
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            raise Unclear(f"{name} must be a number of at least 0, not {value!r}")
+            raise UnclearJobError(f"{name} must be a number of at least 0, not {value!r}")
         return float(value) or None
 
     kind = record.get("kind")
     if kind not in KINDS:
-        raise Unclear(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+        raise UnclearJobError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     work = record.get("work") or {}
     if not isinstance(work, Mapping):
-        raise Unclear(f"work must be an object, not {work!r}")
+        raise UnclearJobError(f"work must be an object, not {work!r}")
     count, threads = number(record.get("count"), "count"), number(record.get("threads"), "threads")
     return Job(
         id=str(record.get("id", "")),
@@ -157,9 +157,7 @@ def _usual_format(job: Job, program: str, machine: Machine, model: Model | None)
         return Format("FP8", 8.0, "float8") if native["eight"] else Format("MXFP4", 4.3, "float16")
     if program in ("tensorrt", "openvino") and job.kind in ("classify", "detect") and not machine.is_cpu:
         return Format("16 bits", 16.0, "float16")
-    if job.kind in ("decode", "prompt", "fit", "memory") and (
-        program == "llama.cpp" or (not program and (machine.is_cpu or machine.is_apple))
-    ):
+    if job.kind in ("decode", "prompt", "fit", "memory") and (program in ("", "llama.cpp")):
         return Format("Q4_K_M", 4.85, "float16")
     if program == "mlx" and job.kind in ("decode", "prompt"):
         return Format("4bit", 4.5, "float16")
@@ -212,7 +210,7 @@ def machine_inputs(machine: Machine, arithmetic: str) -> dict[str, float]:
     }
 
 
-# Share of a machine's memory that a job can use: macOS keeps a fourth from its GPU, and drivers and desktops take theirs.
+# Share of a machine's memory that a job can use: macOS keeps a fourth from its GPU; drivers and desktops take theirs.
 USABLE = {"cpu": 0.9, "apple": 0.75, "gpu": 0.95}
 
 
@@ -257,10 +255,10 @@ def model_inputs(model: Model) -> dict[str, float]:
 def examine(job: Job) -> Situation:
     """Recognise the names of a job and work out the inputs of its formula.
 
-    Raises UnknownName for a name that is in no table, and Unclear if something that decides is missing.
+    Raises UnknownNameError for a name that is in no table, and UnclearJobError if something that decides is missing.
     """
     if not job.hardware.strip():
-        raise Unclear("hardware is missing")
+        raise UnclearJobError("hardware is missing")
     # A program's threads do not mean that an Apple chip's GPU is idle.
     on_gpu = _ON_GPU.search(f"{job.text} {job.software or ''}".lower()) and re.search(r"\bm\d\b", job.hardware.lower())
     machine = find_machine(job.hardware, job.count, None if on_gpu else job.threads, job.kind == "tables")
@@ -268,10 +266,10 @@ def examine(job: Job) -> Situation:
     model = None
     if job.kind != "tables":
         if not job.model.strip() and not job.parameters:
-            raise Unclear("model is missing")
+            raise UnclearJobError("model is missing")
         model = find_model(job.model, job.kind, job.parameters)
         if not model.parameters and not model.flop_per_item:
-            raise Unclear(f"the size of {model.name} is not known: tell parameters")
+            raise UnclearJobError(f"the size of {model.name} is not known: tell parameters")
     form = find_format(job.precision) or find_format(job.model if job.kind in ("decode", "prompt", "serve") else "")
     assumed: dict[str, float | str] = {}
     if form is None:
@@ -291,7 +289,7 @@ def examine(job: Job) -> Situation:
 def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, float | str]) -> dict[str, float]:
     """Return the inputs that come from the work, with usual sizes for those that are not told.
 
-    Raises Unclear for tables without rows.
+    Raises UnclearJobError for tables without rows.
     """
     usual = dict(USUAL[job.kind])
     if model and model.kind == "encoder":
@@ -305,7 +303,7 @@ def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, 
     if job.kind == "tables":
         rows = job.amount("rows") or job.amount("samples")
         if not rows:
-            raise Unclear("work.rows is missing")
+            raise UnclearJobError("work.rows is missing")
         # Forests let trees grow until their leaves are pure.
         usual["leaves"] = rows / 4 if program == "forest" else usual["leaves"]
         usual["rows"] = rows

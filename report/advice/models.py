@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from report.advice.chips import ADVICE, UnknownName, read_table
+from report.advice.chips import ADVICE, UnknownNameError, read_table
 
 # Kinds of models that a kind of job can use, best first.
 KINDS_OF_JOBS = {
@@ -149,9 +149,15 @@ def size_in_name(text: str) -> float:
 def find_model(text: str, kind: str, parameters: float | None = None) -> Model:
     """Recognise a model in a text such as 'Llama-3.1-8B-Instruct', 'GPT-2 124M' or 'resnet50'.
 
-    kind: kind of job, which settles names of several models. parameters: as the asker tells them. Raises UnknownName.
+    kind: kind of job, which settles names of several models. parameters: as the asker tells them.
+
+    Raises UnknownNameError.
     """
-    plain = re.sub(r"\b(q\d\w*|fp16|fp8|bf16|int[48]|awq|gptq|gguf|\d ?bits?|instruct|chat|it|hf|base model)\b", " ", text.lower().replace("_k_", "_k"))
+    plain = re.sub(
+        r"\b(q\d\w*|fp16|fp8|bf16|int[48]|awq|gptq|gguf|\d ?bits?|instruct|chat|it|hf|base model)\b",
+        " ",
+        text.lower().replace("_k_", "_k"),
+    )
     plain = re.sub(r"[_:]", " ", plain)
     words = set(_tokens(plain)) | set(_tokens(text))
     told = parameters or size_in_name(text)
@@ -180,7 +186,7 @@ def find_model(text: str, kind: str, parameters: float | None = None) -> Model:
         return replace(generic_model(text, told), kind="diffusion")
     if told and (not kinds or kinds[0] in ("language", "encoder") or "language" in kinds):
         return generic_model(text, told)
-    raise UnknownName("model", text, nearest_models(text))
+    raise UnknownNameError("model", text, nearest_models(text))
 
 
 def _active(text: str, model: Model) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from report.advice.chips import Machine, UnknownName, find_machine, read_table
+from report.advice.chips import Machine, UnknownNameError, find_machine, read_table
 from report.data.published_records import PUBLISHED
 from report.data.reference_figures import REFERENCE, read_reference
 
@@ -26,7 +26,7 @@ def hourly_prices(path: Path = RENTED) -> Mapping[str, float]:
             continue
         try:
             chip = find_machine(row["gpu"]).chip
-        except UnknownName:
+        except UnknownNameError:
             continue
         prices.setdefault(chip, []).append(float(row["value"]))
     return {chip: statistics.median(values) for chip, values in prices.items()}

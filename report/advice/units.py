@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from report.advice.jobs import TRAINING, Situation, Unclear, run_length
+from report.advice.jobs import TRAINING, Situation, UnclearJobError, run_length
 
 # Units for each kind of job; the first is the usual one.
 UNITS = {
@@ -32,7 +32,7 @@ LONG = {"s": 1.0, "ms": 1e-3, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 
 def plain_unit(unit: str, kind: str) -> str:
-    """Return a unit as UNITS spells it. Raises Unclear if a kind has no such unit."""
+    """Return a unit as UNITS spells it. Raises UnclearJobError if a kind has no such unit."""
     text = unit.strip()
     text = _SPELLINGS.get(text.lower(), text)
     units = UNITS.get(kind, ())
@@ -43,14 +43,15 @@ def plain_unit(unit: str, kind: str) -> str:
     if kind in ("classify", "detect") and text in ("s/picture", "picture/s"):
         text = text.replace("picture", "sample")
     if text not in units and text not in LONG:
-        raise Unclear(f"unit {unit!r} is not one of {', '.join(units)} for {kind}")
+        raise UnclearJobError(f"unit {unit!r} is not one of {', '.join(units)} for {kind}")
     return text
 
 
 def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
     """Return the factor from the time of one item to a unit, and whether the unit is a rate.
 
-    A rate is the factor over the time; a time is the factor times it. Raises Unclear if the size of the work is missing.
+    A rate is the factor over the time; a time is the factor times it. Raises UnclearJobError if the size of
+    the work is missing.
     """
     job, inputs = situation.job, situation.inputs
     kind = job.kind
@@ -60,7 +61,10 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
         return factor / LONG[unit], False
     if kind == "decode":
         made = job.amount("tokens_out") or job.amount("samples")
-        return {"token/s": (1.0, True), "s/token": (1.0, False), "ms/token": (1e3, False)}.get(unit) or (_told(made, "tokens_out"), False)
+        return {"token/s": (1.0, True), "s/token": (1.0, False), "ms/token": (1e3, False)}.get(unit) or (
+            _told(made, "tokens_out"),
+            False,
+        )
     if kind == "prompt":
         return (inputs["tokens_in"], True) if unit == "token/s" else (1.0, False)
     if kind == "serve":
@@ -103,7 +107,7 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
 
 def _told(value: float | None, name: str) -> float:
     if not value:
-        raise Unclear(f"work.{name} is missing, so a whole run has no length")
+        raise UnclearJobError(f"work.{name} is missing, so a whole run has no length")
     return value
 
 
