@@ -1,9 +1,8 @@
-"""Fit the constants of the formulas to published outcomes, and measure the error by sources that the fit has not seen.
+"""Fit the formulas' constants to published outcomes, and measure the error on sources that the fit has not seen.
 
-Each constant has a usual value for all classes of hardware, from `report.advice.formulas`, and each class may differ
-from it. A program multiplies the time by a factor of its own; a year changes it by a slope. The fit works on logarithms
-of times. Its loss grows slowly for outliers (Cauchy), and the usual values act as a prior (Gaussian in logarithms), so
-that a kind with few outcomes stays near to them. A source counts as the root of its number of outcomes.
+Each constant has a usual value for all hardware classes, from `report.advice.formulas`, and each class may differ
+from it. A program multiplies the time by its own factor; a year changes it by a slope. The fit works on logarithms. Its loss grows slowly for outliers (Cauchy), and the usual values act as a prior (Gaussian in logarithms), so
+that a kind with few outcomes stays near to them. A source counts as the root from its number.
 
 Held out: each source in turn is left out, and predicted from the others. Ranges and errors come from these predictions.
 """
@@ -25,32 +24,34 @@ from report.advice.outcomes import Outcome
 
 Floats = NDArray[np.float64]
 CLASSES = ("cpu", "apple", "integrated", "card", "datacentre")
-# Scale of the loss, in logarithms of times: an error of a fourth is ordinary.
+# The loss's scale, in logarithms: an error by a fourth is ordinary.
 ORDINARY = 0.25
-# Slope of a year's progress in software, and what experts gain, in logarithms of times: usual value and deviation.
+# A year's progress in software, and experts' gain, in logarithms: usual value and deviation.
 YEAR, CARE = (0.0, 0.04), (-0.15, 0.15)
-# A range holds this share of outcomes.
+# A range is made to hold this share.
 SHARE = 0.8
+# Weight that the counted quantile has in a range's width; a normal distribution's has the rest.
+COUNTED = 0.6
 # Fewer sources allow no range.
 FEWEST_SOURCES = 3
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Fitted constants of a kind. values: by class, then by constant; programs: logarithms of factors on the time."""
+    """Fitted constants for a kind. values: by class, then by constant; programs: factors on the time, as logarithms."""
 
     values: Mapping[str, Mapping[str, float]]
     programs: Mapping[str, float]
     year: float
 
     def log_time(self, formula: Formula, inputs: Mapping[str, float], hardware_class: str, program: str) -> float:
-        """Return the logarithm of the seconds of one item."""
+        """Return the seconds for one item, as a logarithm."""
         time = formula.time(inputs, self.values[hardware_class])
         return math.log(time) + self.programs.get(program, 0.0) + self.year * inputs["year"]
 
 
 class _Fit:
-    """Positions of a kind's unknowns in one vector: constants, their deviations by class, programs, year and care."""
+    """One vector for a kind's unknowns: constants, their deviations by class, programs, year and care."""
 
     def __init__(self, kind: str, outcomes: Sequence[Outcome]) -> None:
         self.formula = FORMULAS[kind]
@@ -137,7 +138,7 @@ def round_figures(value: float, figures: int = 4) -> float:
 
 
 def _weights(outcomes: Sequence[Outcome]) -> Floats:
-    """Weigh each outcome by one over the root of its source's number of outcomes."""
+    """Weigh each outcome by one over the root of the number that its source has."""
     counts: dict[str, int] = {}
     for outcome in outcomes:
         counts[outcome.source] = counts.get(outcome.source, 0) + 1
@@ -145,13 +146,13 @@ def _weights(outcomes: Sequence[Outcome]) -> Floats:
 
 
 def fit_constants(kind: str, outcomes: Sequence[Outcome]) -> Constants:
-    """Fit the constants of a kind to all its outcomes."""
+    """Fit a kind's constants to all its outcomes."""
     fit = _Fit(kind, outcomes)
     return fit.constants(fit.solve(outcomes))
 
 
 def held_out_errors(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Floats]:
-    """Return, by source, logarithms of predicted over observed times, with constants from all other sources."""
+    """Return log(predicted / observed) by source, with constants from all other sources."""
     errors = {}
     for source in sorted({outcome.source for outcome in outcomes}):
         others = [outcome for outcome in outcomes if outcome.source != source]
@@ -163,23 +164,23 @@ def held_out_errors(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Floats]
 
 
 def predict(constants: Constants, kind: str, outcome: Outcome) -> float:
-    """Return the logarithm of the time that constants predict for an outcome."""
+    """Return the time that constants predict for an outcome, as a logarithm."""
     situation = outcome.situation
     return constants.log_time(FORMULAS[kind], situation.inputs, situation.hardware_class, situation.program)
 
 
 def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
-    """Return the value below which a share of the weights lies, between neighbours in proportion."""
+    """Return the value below which a share lies by weight, between neighbours in proportion."""
     order = np.argsort(values)
     sums = np.cumsum(weights[order]) - weights[order] / 2
     return float(np.interp(share, sums / weights.sum(), values[order]))
 
 
 def range_of_errors(errors: Iterable[Floats]) -> tuple[float, float]:
-    """Return logarithms of factors from a prediction to the ends of its range.
+    """Return the factors from a prediction to both ends in its range, as logarithms.
 
-    A few outcomes far off would widen all ranges, and their number is too small to place them: the half-width is the
-    geometric mean of the held-out errors' quantile and of a normal distribution's with their median.
+    A few outcomes far off would widen all ranges, and their number is too small to place them: the half-width is a
+    geometric mean between the held-out errors' quantile and a normal distribution's with their median.
     """
     errors = list(errors)
     values = -np.concatenate(errors)
@@ -188,8 +189,8 @@ def range_of_errors(errors: Iterable[Floats]) -> tuple[float, float]:
     off = np.abs(values - middle)
     normal = weighted_quantile(off, weights, 0.5) / 0.6745 * 1.2816
     counted = weighted_quantile(off, weights, SHARE)
-    half = math.sqrt(max(normal, 0.05) * max(counted, 0.05))
-    # The middle is moved by half of what the held-out errors say, as they are few.
+    half = max(normal, 0.05) ** (1 - COUNTED) * max(counted, 0.05) ** COUNTED
+    # The middle moves half as far as the held-out errors say, as they are few.
     return middle / 2 - half, middle / 2 + half
 
 
@@ -241,7 +242,7 @@ def _calibrate_kind(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def describe(record: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a table of the held-out errors by kind."""
+    """Yield a table: held-out errors by kind."""
     yield f"{'kind':<12}{'outcomes':>9}{'sources':>9}{'median error':>14}{'inside':>8}{'high/low':>10}"
     for kind, each in record["kinds"].items():
         held_out = each["held_out"]

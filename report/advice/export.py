@@ -1,4 +1,4 @@
-"""The page's copy of the adviser: formulas as JavaScript, and tables of machines, models, constants and prices."""
+"""The adviser for the page: formulas as JavaScript; machines, models, constants and prices as tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ARITHMETIC = ("unknown", "float32", "tf32", "float16", "bfloat16", "float8", "in
 
 
 def scripts() -> dict[str, dict[str, str]]:
-    """Return bodies of JavaScript functions by kind: time of an item, least time, and parts of the memory."""
+    """Return JavaScript function bodies by kind: time for an item, least time, and memory by part."""
     return {
         "time": {kind: formula.javascript() for kind, formula in FORMULAS.items()},
         "least": {kind: formula.javascript() for kind, formula in BOUNDS.items()},
@@ -26,7 +26,7 @@ def scripts() -> dict[str, dict[str, str]]:
 
 
 def machine_record(machine: Machine) -> dict[str, Any]:
-    """Return a machine for the page, with its inputs by format of arithmetic."""
+    """Return a machine for the page, with its FLOP/s by number format."""
     by_format = {name: machine_inputs(machine, name)["flops"] for name in ARITHMETIC}
     return {
         "name": f"{machine.count}x {machine.name}" if machine.count > 1 else machine.name,
@@ -42,7 +42,7 @@ def machine_record(machine: Machine) -> dict[str, Any]:
 
 
 def tables(calibration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of the page as a record for JSON."""
+    """Return the page's data as a record for JSON."""
     words = read_words()
     kinds = {}
     for kind, words_of_kind in words["kinds"].items():

@@ -1,4 +1,4 @@
-"""Jobs: a kind of work with a model, sizes, a machine and a program; and the numbers that formulas take from them."""
+"""Jobs: work with a model, sizes, a machine and a program; and the numbers that formulas take from them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ WORK = (
     "tokens_in", "tokens_out", "users", "samples", "tokens_per_sample", "steps", "batch", "epochs", "rows", "columns",
     "trees", "leaves", "audio_s", "pictures", "pixels",
 )  # fmt: skip
-# Sizes of work that askers leave out, as most published runs have them. 0: the size decides nothing but the length of a
-# whole run, which then has none.
+# Usual sizes to fill in where askers leave them out.
 USUAL: Mapping[str, Mapping[str, float]] = {
     "decode": {"tokens_in": 64, "tokens_out": 128},
     "prompt": {"tokens_in": 512},
@@ -39,7 +38,7 @@ USUAL: Mapping[str, Mapping[str, float]] = {
     "fit": {"tokens_in": 512, "tokens_out": 512, "users": 1, "batch": 1, "tokens_per_sample": 512},
     "memory": {"tokens_in": 512, "tokens_out": 512, "users": 1, "batch": 1, "tokens_per_sample": 512},
 }
-# Tokens of a text for encoders, steps of networks that were distilled to few, and users where only samples are told.
+# Tokens in a text for encoders, steps for networks that were distilled to few, and users where only samples are told.
 ENCODER_TOKENS, FEW_STEPS, MOST_USERS = 160.0, 4.0, 256.0
 # Programs that let several GPUs work on one layer at once; others go through the GPUs one after the other.
 PARALLEL = ("vllm", "tensorrt-llm", "exllama", "megatron")
@@ -57,7 +56,7 @@ _ONLY_ENCODER = re.compile(r"encod(er|e|ing) (pass |time )?only|only the encoder
 _ON_GPU = re.compile(r"metal|mps|gpu|core ?ml|\bmlx")
 
 
-# Parameters of the text encoders and decoders beside networks that make pictures.
+# Parameters in text encoders and decoders beside networks that make pictures.
 _COMPANIONS = (
     (r"flux|sd-?3|stable-diffusion-3|auraflow|hunyuan|pixart|z-image|qwen-image|wan", 4.9e9),
     (r"xl|kolors|playground", 0.9e9),
@@ -172,8 +171,8 @@ def _usual_format(job: Job, program: str, machine: Machine, model: Model | None)
 
 
 def rated_flops(machine: Machine, arithmetic: str) -> float:
-    """Return the rated FLOP/s of one chip in a format of arithmetic."""
-    if machine.is_cpu or machine.is_apple:
+    """Return one chip's rated FLOP/s in a format."""
+    if machine.is_cpu or (machine.is_apple and arithmetic in ("unknown", "float32", "tf32")):
         return machine.vector_flops
     if arithmetic == "unknown":
         # Halfway between 32 and 16 bits.
@@ -210,7 +209,7 @@ def machine_inputs(machine: Machine, arithmetic: str) -> dict[str, float]:
     }
 
 
-# Share of a machine's memory that a job can use: macOS keeps a fourth from its GPU; drivers and desktops take theirs.
+# Share in a machine's memory that a job can use: macOS keeps a fourth from its GPU; drivers and desktops take theirs.
 USABLE = {"cpu": 0.9, "apple": 0.75, "gpu": 0.95}
 
 
@@ -218,7 +217,7 @@ def model_inputs(model: Model) -> dict[str, float]:
     """Return the inputs that come from a model."""
     whisper = "whisper" in model.key
     turbo, distilled = "turbo" in model.key, "distil" in model.key
-    # The encoder of Whisper's large models, and of those that were cut from them, has 637 million parameters.
+    # In Whisper's large models, and in models that were cut from them, the encoder has 637 million parameters.
     encoder = model.parameters * (0.42 if whisper else 1.0)
     if whisper and ("large" in model.key or turbo or distilled):
         encoder = 637e6
@@ -253,7 +252,7 @@ def model_inputs(model: Model) -> dict[str, float]:
 
 
 def examine(job: Job) -> Situation:
-    """Recognise the names of a job and work out the inputs of its formula.
+    """Recognise a job's names, and work out the inputs to its formula.
 
     Raises UnknownNameError for a name that is in no table, and UnclearJobError if something that decides is missing.
     """
@@ -309,16 +308,16 @@ def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, 
         usual["rows"] = rows
     inputs = {}
     for name in WORK:
-        told = job.amount(name)
-        if name == "batch" and job.kind == "embed" and told is None:
-            told = job.amount("users")
-        if told is None and name in usual:
+        stated = job.amount(name)
+        if name == "batch" and job.kind == "embed" and stated is None:
+            stated = job.amount("users")
+        if stated is None and name in usual:
             assumed[name] = usual[name]
-        inputs[name] = told if told is not None else float(usual.get(name, 0.0))
+        inputs[name] = stated if stated is not None else float(usual.get(name, 0.0))
     pixels = inputs["pixels"] or (model.pixels if model else 0.0)
     inputs["pixels"] = pixels or (1048576.0 if job.kind == "pictures" else 50176.0)
     if model and not model.pixels:
-        # The model's arithmetic is of its own pictures, whose size is not told.
+        # The model's count is for its own pictures, whose size is not told.
         inputs["item_pixels"] = inputs["pixels"]
     inputs["whole"] = float(not _ONLY_ENCODER.search(job.text.lower()))
     inputs["exact"] = float("exact" in program)
@@ -328,7 +327,7 @@ def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, 
 
 
 def run_length(situation: Situation) -> float:
-    """Return the samples of a whole training run; 0 if their number is not told."""
+    """Return the samples in a whole training run; 0 if their number is not told."""
     inputs, job = situation.inputs, situation.job
     if job.amount("samples") and (job.amount("epochs") or not job.amount("steps")):
         return inputs["samples"] * (job.amount("epochs") or 1.0)

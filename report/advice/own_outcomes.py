@@ -43,7 +43,7 @@ def hardware_text(hardware: Mapping[str, Any], gpu: bool) -> str:
 
 
 def own_outcomes(data: Path) -> Iterator[Outcome]:
-    """Yield outcomes from gathered data (output of `gather`): single results of the kinds that the adviser knows."""
+    """Yield outcomes from gathered data (output of `gather`) for the kinds that the adviser knows."""
     nodes = {node["id"]: node for node in json.loads((data / "nodes.json").read_text(encoding="utf-8"))}
     results = pd.read_parquet(data / "results.parquet")
     results = results[(results["metric"] == "time") & (results["status"] == "ok") & (results["threads"] != 1)]
@@ -68,7 +68,7 @@ def own_outcomes(data: Path) -> Iterator[Outcome]:
 
 
 def _setting(row: Mapping[str, Any]) -> tuple[str, str, str | None, dict[str, float], float] | None:
-    """Return the kind of job, its model, format and sizes, and the items of one result; None for other experiments."""
+    """Return kind, model, format, sizes, and the items in one result; None for other experiments."""
     experiment, model = row["experiment"], _MODELS.get(str(row["model"]), "")
     if experiment == "language-models" and model and row["phase"] in ("decode", "prompt"):
         tokens = float(row["tokens"])

@@ -18,14 +18,14 @@ from report.advice.this_machine import MeasuredPoint
 from report.advice.units import LONG
 from report.formatting import duration_words, format_exact, range_words, two_digits
 
-# A time within this factor of the middle is near it, in logarithms.
+# A time this close to the middle is near it, as a logarithm.
 NEAR = 0.2
 # An assumption that changes the answer by less than this, in logarithms, moves it hardly.
 LITTLE = 0.02
 
 
 def kind_words(kind: str) -> Mapping[str, Any]:
-    """Return the words for a kind; a prompt has those of a chat."""
+    """Return the words for a kind; a prompt shares the words for a chat."""
     kinds: Mapping[str, Mapping[str, Any]] = read_words()["kinds"]
     return kinds.get(kind) or {**kinds["decode"], "verb": "reads a prompt with"}
 
@@ -76,7 +76,7 @@ def value_words(kind: str, value: Range, unit: str) -> tuple[str, str, str]:
 
 
 def machine_name(each: Answer) -> str:
-    """Return the name of an answer's machine as the adviser recognised it."""
+    """Return an answer's machine by the name that the adviser recognised."""
     if each.situation is None:
         return each.job.hardware
     machine = each.situation.machine
@@ -84,12 +84,12 @@ def machine_name(each: Answer) -> str:
 
 
 def model_name(each: Answer) -> str:
-    """Return the name of an answer's model as the adviser recognised it."""
+    """Return an answer's model by the name that the adviser recognised."""
     return each.situation.model.name if each.situation and each.situation.model else each.job.model
 
 
 def fill_sentence(name: str, each: Answer, **slots: str) -> str:
-    """Return a sentence of advice.yaml about an answer that has a value."""
+    """Fill a sentence from advice.yaml for an answer that has a value."""
     assert each.value is not None
     low, middle, high = value_words(each.job.kind, each.value, each.unit)
     verb = str(kind_words(each.job.kind)["verb"])
@@ -185,7 +185,7 @@ def _nearest_context(each: Answer) -> list[dict[str, Any]]:
 
 
 def outcome_context(outcome: Outcome) -> dict[str, Any]:
-    """Return what readers see of a published outcome."""
+    """Return a published outcome as readers see it."""
     return {**outcome.row, "shown": two_digits(float(outcome.row["value"])), "month": outcome.row["date"][:7]}
 
 
@@ -212,7 +212,7 @@ def _advice_context(advice: Advice) -> dict[str, Any]:
         name = "none" if not advice.met else "meets" if on_cpu else "meets_gpu"
         sentence = fill_sentence(name, advice.best, wish=wish)
     if advice.cheaper is not None:
-        memory = {"needed": gigabytes(advice.cheaper.needed), "room": gigabytes(advice.cheaper.room)}
+        memory = {"needed": gigabytes(advice.cheaper.required_bytes), "room": gigabytes(advice.cheaper.room)}
         cheaper = fill_sentence("next_memory" if advice.cheaper.fits == "no" else "next", advice.cheaper, **memory)
     rows = []
     for each in advice.answers:

@@ -1,4 +1,4 @@
-"""This machine: its name for the adviser, and a point of the study measured on it."""
+"""This machine: its name for the adviser, and a measured point from the study."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from report.advice.answers import Answer, answer
 from report.advice.choices import read_words
 from report.advice.jobs import WORK, Job
 
-# The name of this machine on the command line.
+# This machine's name on the command line.
 THIS = "this"
 
 
@@ -68,7 +68,7 @@ class MeasuredPoint:
 
     @property
     def factor(self) -> float:
-        """Measured time over the middle of the expected range."""
+        """Measured time over the expected middle."""
         return self.seconds / self.expected.time.middle if self.expected.time else float("nan")
 
 
@@ -84,9 +84,9 @@ def measure_here(kind: str, hardware: str, calibration: Mapping[str, Any]) -> Me
         )
     point = points[kind]
     work = {name: float(point["job"]["work"][name]) if name in point["job"]["work"] else None for name in WORK}
-    told = {name: point["job"].get(name) for name in ("precision", "software")}
+    stated = {name: point["job"].get(name) for name in ("precision", "software")}
     expected = answer(
-        Job(id="", kind=kind, hardware=hardware, model=point["job"]["model"], work=work, **told), calibration
+        Job(id="", kind=kind, hardware=hardware, model=point["job"]["model"], work=work, **stated), calibration
     )
     if expected.time is None:
         raise StudyError(f"advise: the point cannot be predicted: {expected.refused}")

@@ -54,7 +54,7 @@ def answer_command(arguments: Namespace) -> None:
 
 
 def answer_file(path: Path, calibration: Mapping[str, Any]) -> Iterator[str]:
-    """Yield one line of JSON for each line of a file with jobs. Raises StudyError for a line that is no JSON object."""
+    """Yield a JSON line for each line in a file with jobs. Raises StudyError for a line that is no JSON object."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
@@ -128,6 +128,6 @@ def wish_from_options(arguments: Namespace) -> Wish:
 
 
 def _affordable(budget: float | None) -> list[str]:
-    """List the machines of advice.yaml whose launch price is within a budget in USD; those without a price stay."""
+    """List the machines in advice.yaml whose launch price is within a budget in USD; machines without a price stay."""
     machines: list[str] = list(read_words()["machines"])
     return machines if budget is None else [name for name in machines if (find_machine(name).usd or 0) <= budget]
