@@ -1,8 +1,9 @@
 """Fit the formulas' constants to published outcomes, and measure the error on sources that the fit has not seen.
 
-Each constant has a usual value for all hardware classes, from `report.advice.formulas`, and each class may differ
-from it. A program multiplies the time by its own factor; a year changes it by a slope. The fit works on logarithms. Its loss grows slowly for outliers (Cauchy), and the usual values act as a prior (Gaussian in logarithms), so
-that a kind with few outcomes stays near to them. A source counts as the root from its number.
+Each constant has a usual value for all hardware classes, from `report.advice.formulas`, and each class may differ from
+it. A program multiplies the time by its own factor; a year changes it by a slope. The fit works on logarithms. Its loss
+grows slowly for outliers (Cauchy), and the usual values act as a prior (Gaussian in logarithms), so that a kind with
+few outcomes stays near to them. A source counts as the root from its number.
 
 Held out: each source in turn is left out, and predicted from the others. Ranges and errors come from these predictions.
 """
@@ -27,7 +28,7 @@ CLASSES = ("cpu", "apple", "integrated", "card", "datacentre")
 # The loss's scale, in logarithms: an error by a fourth is ordinary.
 ORDINARY = 0.25
 # A year's progress in software, and experts' gain, in logarithms: usual value and deviation.
-YEAR, CARE = (0.0, 0.04), (-0.15, 0.15)
+YEAR, CARE = (0.0, 0.1), (-0.15, 0.15)
 # A range is made to hold this share.
 SHARE = 0.8
 # Weight that the counted quantile has in a range's width; a normal distribution's has the rest.

@@ -226,7 +226,7 @@ FORMULAS: Mapping[str, Formula] = {
             ),
             "layer_s": Constant(5e-5, 1.5, 1.6, "time of a layer beside reading, in s", {"apple": 8e-5, "cpu": 5e-5}),
             "use": Constant(0.3, 1.7, 1.0, "share of a processor's rated FLOP/s that is reached"),
-            "experts_more": Constant(1.5, 1.7, 1.0, "further time of a layer with experts"),
+            "experts_more": Constant(0.6, 1.7, 1.0, "further time of a layer with experts"),
             "spread": Constant(0.6, 1.2, 1.0, "exponent of the number of devices that work on one layer at once"),
         },
     ),
@@ -335,7 +335,7 @@ FORMULAS: Mapping[str, Formula] = {
             "depth": "Max(log(Max(leaves, 2)) / log(2), 1)",
             "visits": "rows * columns ** column_power * trees * depth * exact_slow ** exact * forest_slow ** forest",
             "rate": "speed * 1e9 * (cores / 16) ** core_power * (bandwidth / 1e11) ** bandwidth_power"
-            " / leaf_slow ** (leafwise * (1 - processor))",
+            " / leaf_slow ** (opencl * (1 - processor))",
             "time": "visits / rate + trees * (tree_s + leafwise * Min(leaves, 4096) * leaf_s) + start_s",
         },
         {
@@ -345,7 +345,7 @@ FORMULAS: Mapping[str, Formula] = {
             "bandwidth_power": Constant(0.5, 1.3, 1.0, "exponent of the bandwidth"),
             "exact_slow": Constant(6.0, 1.5, 1.0, "factor for exact splits"),
             "forest_slow": Constant(6.0, 2.0, 1.0, "factor for forests"),
-            "leaf_slow": Constant(4.0, 1.6, 1.0, "factor for trees that grow by leaf on a GPU"),
+            "leaf_slow": Constant(4.0, 1.6, 1.0, "factor for LightGBM's OpenCL on a GPU"),
             "tree_s": Constant(0.005, 1.6, 1.6, "time of a tree, in s"),
             "leaf_s": Constant(4e-5, 1.6, 1.6, "time of a leaf that is grown by itself, in s"),
             "start_s": Constant(0.3, 1.6, 1.0, "time to start, in s"),

@@ -184,13 +184,17 @@ def rated_flops(machine: Machine, arithmetic: str) -> float:
     return machine.matrix_flops
 
 
+# Two processors read little faster than one, because data lie in the other's memory: exponent of their number.
+SOCKETS = 0.4
+
+
 def machine_inputs(machine: Machine, arithmetic: str) -> dict[str, float]:
     """Return the inputs that come from a machine."""
     if machine.is_cpu:
         cores = max(machine.cores, 1) * machine.count
         used = min(machine.threads or cores, cores)
         return {
-            "bandwidth": min(machine.bandwidth * machine.count, used * CORE_BYTES_PER_S),
+            "bandwidth": min(machine.bandwidth * machine.count**SOCKETS, used * CORE_BYTES_PER_S),
             "flops": machine.vector_flops * machine.count * used / cores,
             "devices": 1.0,
             "cores": float(used),
@@ -279,7 +283,7 @@ def examine(job: Job) -> Situation:
         **(model_inputs(model) if model else {}),
         "weight_bits": form.weight_bits,
         "parallel": float(program in PARALLEL),
-        "year": (job.year or 2025.0) - 2023,
+        "year": min(max((job.year or 2025.0) - 2023, -6.0), 3.0),
         **work_inputs(job, model, program, assumed),
     }
     return Situation(job, machine, model, form, program, inputs, assumed)
@@ -323,6 +327,8 @@ def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, 
     inputs["exact"] = float("exact" in program)
     inputs["forest"] = float(program == "forest")
     inputs["leafwise"] = float(program == "lightgbm")
+    # LightGBM's first build for GPUs, in OpenCL, is slow; the later one for CUDA is not.
+    inputs["opencl"] = float(program == "lightgbm" and "cuda" not in f"{job.model} {job.software or ''}".lower())
     return inputs
 
 

@@ -20,7 +20,7 @@ def nearest_outcomes(situation: Situation, outcomes: Sequence[Outcome], number: 
         other = outcome.situation
         names = ("bandwidth", "flops", "devices", "parameters")
         pairs = [(situation.inputs.get(name, 1.0), other.inputs.get(name, 1.0)) for name in names]
-        apart = sum(abs(math.log(here / two)) for here, two in pairs if here > 0 and two > 0)
+        apart = sum(abs(math.log(mine / theirs)) for mine, theirs in pairs if mine > 0 and theirs > 0)
         return apart + (0.0 if other.hardware_class == situation.hardware_class else math.log(10))
 
     same = sorted((each for each in outcomes if each.situation.job.kind == situation.job.kind), key=distance)
