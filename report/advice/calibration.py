@@ -95,17 +95,20 @@ class _Fit:
         times = self.formula.function(*rows.inputs, *values)
         return np.asarray(np.log(times) + rows.factors @ unknowns, dtype=float)
 
-    def solve(self, outcomes: Sequence[Outcome]) -> Floats:
+    def solve(self, outcomes: Sequence[Outcome], start: Floats | None = None) -> Floats:
+        """Return the unknowns with the least loss. start: where to begin, at the usual values by default."""
         rows = self.rows(outcomes)
         observed = np.log([outcome.time for outcome in outcomes])
         weights = np.sqrt(_weights(outcomes)) / ORDINARY
+
+        begin = self.centres if start is None else start
 
         def residuals(unknowns: Floats) -> Floats:
             errors = weights * np.clip(self.log_times(unknowns, rows) - observed, -3, 3)
             slow = np.sign(errors) * np.sqrt(np.log1p(errors**2))
             return np.concatenate([slow, (unknowns - self.centres) / self.scales])
 
-        return np.asarray(least_squares(residuals, self.centres, x_scale=self.scales).x, dtype=float)
+        return np.asarray(least_squares(residuals, begin, x_scale=self.scales, ftol=1e-5, xtol=1e-5).x, dtype=float)
 
     def constants(self, unknowns: Floats) -> Constants:
         values: dict[str, dict[str, float]] = {}
@@ -154,20 +157,17 @@ def fit_constants(kind: str, outcomes: Sequence[Outcome]) -> Constants:
 
 def held_out_errors(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Floats]:
     """Return log(predicted / observed) by source, with constants from all other sources."""
-    errors = {}
+    fit = _Fit(kind, outcomes)
+    # A program that only the left-out source uses stays at its usual value, as no outcome moves it.
+    start, errors = fit.solve(outcomes), {}
     for source in sorted({outcome.source for outcome in outcomes}):
         others = [outcome for outcome in outcomes if outcome.source != source]
         own = [outcome for outcome in outcomes if outcome.source == source]
-        constants = fit_constants(kind, others)
-        predicted = [predict(constants, kind, outcome) for outcome in own]
-        errors[source] = np.array(predicted) - np.log([outcome.time for outcome in own])
+        unknowns = fit.solve(others, start)
+        # What the care of experts gains is left out of predictions.
+        unknowns[-1] = 0.0
+        errors[source] = fit.log_times(unknowns, fit.rows(own)) - np.log([outcome.time for outcome in own])
     return errors
-
-
-def predict(constants: Constants, kind: str, outcome: Outcome) -> float:
-    """Return the time that constants predict for an outcome, as a logarithm."""
-    situation = outcome.situation
-    return constants.log_time(FORMULAS[kind], situation.inputs, situation.hardware_class, situation.program)
 
 
 def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
