@@ -335,11 +335,13 @@ def _count(text: str) -> int:
     return 2 if _PAIRS.search(text) else 1
 
 
-def find_machine(text: str, count: int | None = None, threads: int | None = None, processor: bool = False) -> Machine:
+def find_machine(
+    text: str, count: int | None = None, threads: int | None = None, processor: bool | None = None
+) -> Machine:
     """Recognise a machine in a text such as '2x Xeon 8480+', 'M2 Ultra 76-core GPU 192GB' or 'RTX 3060 12GB'.
 
-    count: chips, where the asker tells it apart from the text. processor: take an Apple chip's processor, not
-    its GPU. Raises UnknownNameError.
+    count: chips, where the asker tells it apart from the text. processor: take an Apple chip's processor, or
+    its GPU; None to decide by the text and the threads. Raises UnknownNameError.
     """
     plain = normalise(text)
     found_count = max(_count(text.lower()), count or 1)
@@ -371,7 +373,8 @@ def find_machine(text: str, count: int | None = None, threads: int | None = None
         machine = _with_told_cores(machine, plain)
     elif machine.is_apple:
         machine = _apple_in_text(machine, plain)
-        if processor or threads or ("cpu" in plain and "gpu" not in plain):
+        by_text = bool(threads) or ("cpu" in plain and "gpu" not in plain)
+        if by_text if processor is None else processor:
             machine = _apple_processor(machine, plain)
     else:
         sizes = [float(size) * GIB for size in _MEMORY.findall(plain)]

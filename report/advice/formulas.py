@@ -293,7 +293,7 @@ FORMULAS: Mapping[str, Formula] = {
             # Whisper hears 30 s at once, as 1,500 positions; people say about 3.5 tokens a second.
             "windows": "Max(audio_s / 30, 1)",
             "spoken": "3.5 * Max(audio_s, 10)",
-            "rate": "speed * 1e12 * (flops / 1e14) ** flops_power",
+            "rate": "speed * units_speed ** matrix_units * 1e12 * (flops / 1e14) ** flops_power",
             "token": "decoder_parameters * weight_bits / 8 / (reach * bandwidth) + 2 * decoder_parameters / rate"
             " + decoder_layers * layer_s",
             "listen": "windows * 3000 * encoder_parameters / rate",
@@ -306,6 +306,7 @@ FORMULAS: Mapping[str, Formula] = {
             "reach": Constant(0.3, 1.5, 1.2, "share of the rated bandwidth that is reached"),
             "layer_s": Constant(2e-4, 1.8, 1.4, "time of a decoder's layer, in s"),
             "batch_power": Constant(0.7, 1.1, 1.0, "exponent of the recordings at once"),
+            "units_speed": Constant(3.0, 1.4, 1.0, "factor for the matrix units in Apple's processors"),
             "load_rate": Constant(1e9, 2.0, 1.0, "rate to load the model, in B/s"),
         },
         {"openai-whisper": 0.6, "faster-whisper": 1.4, "insanely-fast-whisper": 1.3},

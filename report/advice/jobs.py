@@ -42,6 +42,7 @@ USUAL: Mapping[str, Mapping[str, float]] = {
 ENCODER_TOKENS, FEW_STEPS, MOST_USERS = 160.0, 4.0, 256.0
 # Programs that let several GPUs work on one layer at once; others go through the GPUs one after the other.
 PARALLEL = ("vllm", "tensorrt-llm", "exllama", "megatron")
+MATRIX_UNITS = ("whisper.cpp", "mlx")
 # Models that are published in fewer than 16 bits.
 _NATIVE_FORMATS = re.compile(
     r"(?P<eight>deepseek[- ]?(v3|r1)(?!.*distill)(?!.*\b\d{1,2}b)|kimi[- ]k2|minimax[- ]m[12])|gpt[- ]?oss"
@@ -264,7 +265,8 @@ def examine(job: Job) -> Situation:
         raise UnclearJobError("hardware is missing")
     # A program's threads do not mean that an Apple chip's GPU is idle.
     on_gpu = _ON_GPU.search(f"{job.text} {job.software or ''}".lower()) and re.search(r"\bm\d\b", job.hardware.lower())
-    machine = find_machine(job.hardware, job.count, None if on_gpu else job.threads, job.kind == "tables")
+    processor = True if job.kind == "tables" else False if on_gpu else None
+    machine = find_machine(job.hardware, job.count, job.threads, processor)
     program = find_program(f"{job.model} {job.software or ''}" if job.kind == "tables" else job.software)
     model = None
     if job.kind != "tables":
@@ -280,6 +282,8 @@ def examine(job: Job) -> Situation:
         assumed["format"] = form.name
     inputs = {
         **machine_inputs(machine, form.arithmetic),
+        # Some programs use the matrix units in Apple's processors.
+        "matrix_units": float(machine.is_cpu and "Apple" in machine.name and program in MATRIX_UNITS),
         **(model_inputs(model) if model else {}),
         "weight_bits": form.weight_bits,
         "parallel": float(program in PARALLEL),
