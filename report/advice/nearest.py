@@ -1,0 +1,31 @@
+"""Published outcomes nearest to a job: the same kind, on hardware and with a model as like as possible."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from report.advice.jobs import Situation
+from report.advice.outcomes import Outcome
+
+
+def nearest_outcomes(situation: Situation, outcomes: Sequence[Outcome], number: int = 2) -> list[Outcome]:
+    """Return the outcomes of the same kind that are nearest in hardware and in the model's size, from different sources.
+
+    The distance adds the logarithms of ratios of bandwidth, FLOP/s and parameters; another class of hardware adds as much
+    as a factor of ten.
+    """
+
+    def distance(outcome: Outcome) -> float:
+        other = outcome.situation
+        names = ("bandwidth", "flops", "devices", "parameters")
+        pairs = [(situation.inputs.get(name, 1.0), other.inputs.get(name, 1.0)) for name in names]
+        apart = sum(abs(math.log(one / two)) for one, two in pairs if one > 0 and two > 0)
+        return apart + (0.0 if other.hardware_class == situation.hardware_class else math.log(10))
+
+    same = sorted((each for each in outcomes if each.situation.job.kind == situation.job.kind), key=distance)
+    nearest: list[Outcome] = []
+    for each in same:
+        if all(each.source != other.source for other in nearest):
+            nearest.append(each)
+    return nearest[:number]
