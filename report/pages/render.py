@@ -193,6 +193,9 @@ def _write_source(folder: Path, page: Page, content: Content) -> None:
     with content.failures.catch("page", page.path):
         text = site_sources.page_source(shown, templates, content.terms)
     path.write_text(text or site_sources.page_source(content.fail(page), templates, content.terms), encoding="utf-8")
+    for name, contents in page.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(contents, encoding="utf-8")
 
 
 def _write_documents(folder: Path, content: Content, document: Mapping[str, Any]) -> None:

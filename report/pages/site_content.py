@@ -19,6 +19,7 @@ from report.formatting import capitalize, machine_names
 from report.outcomes import DECIDED, verdict_basis
 from report.pages import front_page as front_page
 from report.pages import verdict_words
+from report.pages.advice_page import advice_page
 from report.pages.articles import article_context, read_articles
 from report.pages.benchmarking_rules import RULES
 from report.pages.bibliography import sources_page
@@ -168,6 +169,7 @@ def build_content(
         content.add(
             _article_path(raw_article), str(raw_article["title"]), partial(_article_page, raw_article, document)
         )
+    content.add("advice", "Do I need one?", advice_page)
     content.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs_page(document, says, declared, fronts))
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
