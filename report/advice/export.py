@@ -1,4 +1,4 @@
-"""The page's copy of the adviser: formulas as JavaScript, and tables of machines, models, constants and prices."""
+"""Export the adviser to the page: formulas to JavaScript, and machines, models, constants and prices to tables."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARITHMETIC = ("unknown", "float32", "tf32", "float16", "bfloat16", "float8", "in
 
 
 def scripts() -> dict[str, dict[str, str]]:
-    """Return bodies of JavaScript functions by kind: time of an item, its steps, least time, parts of the memory."""
+    """Translate formulas to bodies of JavaScript functions, by kind: time, its steps, least time, memory by part."""
     return {
         "time": {kind: formula.javascript() for kind, formula in FORMULAS.items()},
         "steps": {kind: formula.steps_javascript() for kind, formula in FORMULAS.items()},
@@ -31,7 +31,7 @@ def scripts() -> dict[str, dict[str, str]]:
 
 
 def script_text(calibration: Mapping[str, Any], data: str) -> str:
-    """Return a script that defines `adviceData`, with the functions of `scripts` and the tables.
+    """Return a script to define `adviceData`: the functions from `scripts`, and the tables.
 
     data: `tables(calibration)` as JSON.
     """
@@ -54,7 +54,7 @@ def script_text(calibration: Mapping[str, Any], data: str) -> str:
 
 
 def machine_record(machine: Machine) -> dict[str, Any]:
-    """Return a machine for the page, with its inputs by format of arithmetic."""
+    """Return a machine for the page, with FLOP/s by arithmetic."""
     by_format = {name: machine_inputs(machine, name)["flops"] for name in ARITHMETIC}
     return {
         "chip": f"{machine.count}x {machine.name}" if machine.count > 1 else machine.name,
@@ -79,7 +79,7 @@ def machine_records() -> list[dict[str, Any]]:
 
 
 def kind_job(kind: str, model: str) -> Job:
-    """Return a job of a kind as the page asks for it: the usual size, and the other sizes of advice.yaml."""
+    """Return a job to start from: the usual size, and further sizes from advice.yaml."""
     words = read_words()["kinds"][kind]
     work = {words["size"]: float(words["usual"]) * float(words.get("size_factor", 1)), **words.get("work", {})}
     return Job(
@@ -103,7 +103,7 @@ def page_jobs() -> dict[str, dict[str, Job]]:
 
 
 def _representatives() -> dict[str, str]:
-    """Return the first listed machine of each group that has usual number formats of its own."""
+    """Return the first listed machine for each group from `format_group`."""
     groups: dict[str, str] = {}
     for name in read_words()["machines"]:
         groups.setdefault(format_group(hardware_class(find_machine(name))), name)
@@ -111,7 +111,7 @@ def _representatives() -> dict[str, str]:
 
 
 def format_group(name: str) -> str:
-    """Return the group of a class of hardware that shares usual number formats: cpu, apple or gpu."""
+    """Map a hardware class to a group that shares usual number formats: cpu, apple or gpu."""
     return name if name in ("cpu", "apple") else "gpu"
 
 
@@ -137,7 +137,7 @@ def _job_inputs(situation: Situation) -> dict[str, float]:
 def _setups(formats: _Formats) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return the page's jobs by kind or example, then by model; and the inputs of each kind's models.
 
-    A job's `inputs` are those that differ from its kind's; `formats` are places of usual formats by group of machines.
+    A job's `inputs` are those that differ from its kind's; `formats` maps groups of machines to places.
     follows: inputs that equal another input, for models whose own pictures have no known size.
     """
     groups = _representatives()
@@ -160,7 +160,7 @@ def _setups(formats: _Formats) -> tuple[dict[str, Any], dict[str, dict[str, Any]
 
 
 def _length_input(kind: str) -> str | None:
-    """Return the size that multiplies the time of one item to the time of a whole job; None for a rate or one item."""
+    """Return the size to multiply an item's time by, to get the whole job's time; None for a rate or one item."""
     job = next(iter(page_jobs()[kind].values()))
     situation = examine(replace(job, hardware=read_words()["machines"][-1]))
     factor, is_rate = seconds_per_unit(situation, situation.job.unit)
@@ -169,7 +169,7 @@ def _length_input(kind: str) -> str | None:
 
 
 def tables(calibration: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data of the page as a record for JSON."""
+    """Return the page's data as a record to write to JSON."""
     words = read_words()
     formats = _Formats()
     kinds = {}

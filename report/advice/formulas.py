@@ -77,7 +77,7 @@ class Formula:
         return f"return {sympy.jscode(self.expression.xreplace(symbols))};"
 
     def steps_javascript(self) -> str:
-        """Return the body of a JavaScript function of `x` (inputs) and `c` (constants) that returns all steps by name."""
+        """Return the body of a JavaScript function to compute all steps by name, from `x` (inputs) and `c` (constants)."""
         prefixes = dict.fromkeys(self.inputs, "x") | dict.fromkeys(self.constants, "c") | dict.fromkeys(self.steps, "s")
         symbols = {sympy.Symbol(name): sympy.Symbol(f"{prefix}.{name}") for name, prefix in prefixes.items()}
         lines = [f"s.{name} = {sympy.jscode(_parse(text).xreplace(symbols))};" for name, text in self.steps.items()]

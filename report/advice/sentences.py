@@ -1,4 +1,4 @@
-"""Sentences of advice for readers, and numbers as they read them. The page's script, advice.js, says the same."""
+"""Put advice into sentences, and numbers into words. The page's script, advice.js, says the same."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from report.advice.calibration import round_figures
 from report.advice.choices import Advice, Wish, hourly_cost, read_words
 from report.advice.units import LONG
 
-# Units of time, in s, each with the time from which the next is used: days above 72 hours.
+# Time units with their seconds, each up to the time from which the next unit is used: days above 72 hours.
 TIMES = (
     ("seconds", 1.0, 60.0),
     ("minutes", 60.0, 3600.0),
@@ -24,7 +24,7 @@ _VOWELS = "AEFHILMNORSX"
 
 
 def with_article(name: str) -> str:
-    """Put 'a' or 'an' before a machine's name; a name with a number of chips has none."""
+    """Put 'a' or 'an' before a machine's name; a name that begins with a count has none."""
     if name[0].isdigit():
         return name
     spelled = len(name) > 1 and not name[1].islower()
@@ -49,7 +49,7 @@ def time_unit(seconds: float) -> tuple[str, float]:
     return next((name, size) for name, size, end in TIMES if seconds < end)
 
 
-def counted(number: str, words: str) -> str:
+def join_unit(number: str, words: str) -> str:
     """Join a number and its unit's words, whose first is singular after 1: '1 hour', '12 hours'."""
     first, space, others = words.partition(" ")
     return f"{number} {first.removesuffix('s') if number == '1' else first}{space}{others}"
@@ -60,7 +60,7 @@ def value_slots(kind: str, value: Range) -> dict[str, str]:
     words = read_words()["kinds"][kind]
     unit, size = (str(words["unit_words"]), 1.0) if words["wish"] == "rate" else time_unit(value.middle)
     return {
-        "value": counted(two_figures(value.middle / size), unit),
+        "value": join_unit(two_figures(value.middle / size), unit),
         "low": two_figures(value.low / size),
         "high": two_figures(value.high / size),
     }
@@ -70,10 +70,10 @@ def wish_text(wish: Wish) -> str:
     """Return a wish as words: '10 tokens a second', '7 days'."""
     if wish.is_rate:
         words = read_words()["kinds"][wish.kind]
-        return counted(plain_number(wish.amount), str(words.get("wish_unit", words["unit_words"])))
+        return join_unit(plain_number(wish.amount), str(words.get("wish_unit", words["unit_words"])))
     seconds = wish.amount * LONG["hours"]
     unit, size = time_unit(seconds)
-    return counted(plain_number(seconds / size), unit)
+    return join_unit(plain_number(seconds / size), unit)
 
 
 def gigabytes(value: float) -> str:
@@ -101,7 +101,7 @@ def _does(answered: Answer) -> str:
 
 
 def _ends(wish: Wish, answered: Answer) -> tuple[bool, bool]:
-    """Tell whether the worst and the best end of a range meet a wish."""
+    """Tell whether the worst end and the best end meet a wish."""
     low, _, high = wish.value(answered) or (math.nan, math.nan, math.nan)
     return (low >= wish.amount, high >= wish.amount) if wish.is_rate else (high <= wish.amount, low <= wish.amount)
 

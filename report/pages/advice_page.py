@@ -1,4 +1,4 @@
-"""Build the page "Do I need one?": a form for a reader's own job, eight examples, and the errors of such answers."""
+"""Build the page "Do I need one?": a form to fill in, eight examples, and held-out errors."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from report.pages.site_sources import Page
 from report.publish.claimreview import script_json
 
 DATA = "site/advice-data.js"
-# Held-out sources in the list of those that were predicted worst.
+# Number of sources in the list.
 WORST = 10
 
 
 @cache
 def advice_page() -> Page:
-    """Build the page, with its script of formulas and tables."""
+    """Build the page, and the script that it loads."""
     calibration = read_calibration()
     data = script_json(tables(calibration), separators=(",", ":"))
     return Page("advice", "advice", "Do I need one?",
@@ -64,7 +64,7 @@ def kind_title(kind: str) -> str:
 
 
 def _example(example: Mapping[str, Any], calibration: Mapping[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return an example's title, its sentences of advice, and the published runs nearest to the machine they name."""
+    """Return an example's title and sentences, and the published runs nearest to the machine to choose."""
     machines = read_words()["machines"]
     job = example_job(example, machines[0])
     advice = compare(job, Wish(job.kind, float(example["wish"])), machines, calibration)
@@ -98,7 +98,7 @@ def _error_row(kind: str, held_out: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _worst_sources(calibration: Mapping[str, Any], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
-    """List the sources whose held-out runs of a kind were predicted worst."""
+    """List the sources that were predicted worst when they were held out."""
     addresses = {(each.situation.job.kind, each.source): each.row["url"] for each in reversed(outcomes)}
     errors = [
         (errors["median"], kind, source, errors["outcomes"])

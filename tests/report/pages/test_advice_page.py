@@ -38,7 +38,7 @@ SIZES = {
     "tables": ("rows", "columns", "trees", "leaves"),
 }
 # Answers in the page, with advice on all machines for jobs that ask for it.
-ANSWER = """(asked) => asked.map(({ job, machine, wish, advised }) => {
+ANSWER = """(jobs) => jobs.map(({ job, machine, wish, advised }) => {
   const each = adviser.answer(job, adviser.tables.machines[machine]);
   const { value, time, parts, room, needed, fits, cost, least } = each;
   const said = wish && adviser.sayAnswer(each, wish);
@@ -58,8 +58,8 @@ def random_job(rng: random.Random, page_tables: Mapping[str, Any]) -> tuple[Any,
     sizes = {name: 10 ** rng.uniform(0, 6) for name in SIZES[job.kind] if rng.random() < 0.7}
     formats = words["kinds"][job.kind]["formats"]
     chosen = rng.randrange(len(formats)) if formats and rng.random() < 0.5 else None
-    told = job.precision if chosen is None else formats[chosen]
-    job = replace(job, hardware=words["machines"][place], precision=told, work={**job.work, **sizes})
+    precision = job.precision if chosen is None else formats[chosen]
+    job = replace(job, hardware=words["machines"][place], precision=precision, work={**job.work, **sizes})
     wish = Wish(job.kind, 10 ** rng.uniform(-2, 4))
     listed = page_tables["kinds"][job.kind]["formats"]
     return job, wish, {
@@ -91,8 +91,8 @@ def test_page_agrees_with_python_on_random_jobs(site: Path, visit: Visit) -> Non
     calibration, machines = read_calibration(), read_words()["machines"]
     page_tables = tables(calibration)
     jobs = [random_job(rng, page_tables) for _ in range(JOBS)]
-    asked = [{**record, "advised": number < ADVISED} for number, (_, _, record) in enumerate(jobs)]
-    records = visit(site / "advice.html").evaluate(ANSWER, asked)
+    sent_jobs = [{**record, "advised": number < ADVISED} for number, (_, _, record) in enumerate(jobs)]
+    records = visit(site / "advice.html").evaluate(ANSWER, sent_jobs)
     kinds, refused = set(), 0
     for (job, wish, sent), record in zip(jobs, records, strict=True):
         expected = answer(job, calibration)
@@ -138,9 +138,9 @@ def test_examples_fill_the_form_and_say_the_same(site: Path, visit: Visit) -> No
     for example in read_words()["examples"]:
         page.get_by_role("link", name=example["title"]).click()
         expect(page.locator("#advice-what")).to_have_value(example["id"])
-        said = f"{page.locator('#advice-text').inner_text()} {page.locator('#advice-more').inner_text()}".strip()
+        shown_text = f"{page.locator('#advice-text').inner_text()} {page.locator('#advice-more').inner_text()}".strip()
         written = page.locator(f"#job-{example['id']} + p").inner_text()
-        assert said == written
+        assert shown_text == written
     assert page.console_lines == []
 
 

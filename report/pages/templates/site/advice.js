@@ -409,10 +409,10 @@ const adviser = (() => {
       html("p", {}, `For ${answered.machine.called} (${situation.chip.chip}), in the format ${situation.form.name === "not told" ? "that the program takes" : situation.form.name}.`
         + " Another machine: choose it above."),
       html("p", {}, `Memory: ${memoryText(answered)}.`),
-      html("h3", {}, `Time of one ${record.item}`), tableOf(["Step", "Formula", "Value"], [...steps, ...after], [2]),
-      html("h3", {}, "Inputs"), html("p", {}, "All inputs that are not listed are 0."),
+      html("p", { class: "figure-title" }, `Time of one ${record.item}`), tableOf(["Step", "Formula", "Value"], [...steps, ...after], [2]),
+      html("p", { class: "figure-title" }, "Inputs"), html("p", {}, "All inputs that are not listed are 0."),
       tableOf(["Input", "Meaning", "Value"], known.map((name) => [name, tables.inputs[name] ?? "", figure(inputs[name])]), [2]),
-      html("h3", {}, `Constants for ${tables.classes[situation.class]}`),
+      html("p", { class: "figure-title" }, `Constants for ${tables.classes[situation.class]}`),
       tableOf(["Constant", "Meaning", "Value"], Object.entries(constants).map(([name, value]) => [name, record.meanings[name], figure(value)]), [2]));
   };
 
