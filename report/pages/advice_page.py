@@ -10,6 +10,7 @@ from report.advice.answers import FEW, TIGHT, read_calibration
 from report.advice.calibration import FEWEST_SOURCES
 from report.advice.choices import OWNED_HOURS, Wish, compare, example_job, read_words
 from report.advice.export import script_text, tables
+from report.advice.jobs import TRAINING, run_length
 from report.advice.nearest import nearest_outcomes
 from report.advice.outcomes import Outcome, read_outcomes
 from report.advice.sentences import plain_number, say_advice, time_unit, two_figures
@@ -82,8 +83,23 @@ def outcome_link(outcome: Outcome) -> Markdown:
     row = outcome.row
     value = float(row["value"])
     name, size = time_unit(value) if row["unit"] == "s" else (row["unit"], 1.0)
+    if row["unit"] == "s":
+        name += _size_text(outcome)
     author = f"{row['measured_by']}, {row['date'][:4]}"
     return link(f"{row['model']} on {row['hardware']}: {two_figures(value / size)} {name}, by {author}", row["url"])
+
+
+def _size_text(outcome: Outcome) -> str:
+    """Return the size that belongs to the time for a whole run: ' for 5.0 minutes of sound', ' for 10,500,000 rows'."""
+    job = outcome.situation.job
+    words = read_words()["kinds"].get(job.kind)
+    size = words and (run_length(outcome.situation) if job.kind in TRAINING else job.amount(words["size"]))
+    if not size:
+        return ""
+    if words["size"] != "audio_s":
+        return f" for {plain_number(size)} {words['size'].replace('_', ' ')}"
+    name, seconds = time_unit(size)
+    return f" for {two_figures(size / seconds)} {name} of sound"
 
 
 def _error_row(kind: str, held_out: Mapping[str, Any]) -> dict[str, str]:

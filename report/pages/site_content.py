@@ -170,7 +170,7 @@ def build_content(
             _article_path(raw_article), str(raw_article["title"]), partial(_article_page, raw_article, document)
         )
     content.add("advice", "Do I need one?", advice_page)
-    content.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs_page(document, says, declared, fronts))
+    content.add("do-i-need-one", "What to use for which job", lambda: _jobs_page(document, says, declared, fronts))
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
         path = _family_path(family)
@@ -293,7 +293,7 @@ def _jobs_page(
         if verdict["id"] in _BUYING and verdict["verdict"] in DECIDED
     ]
     chart = next((front for front in fronts if front.name == "front-replaced"), None)
-    return Page("do-i-need-one", "jobs-page", "Do I need a GPU?",
+    return Page("do-i-need-one", "jobs-page", "What to use for which job",
                 "What to use for which job: hardware, time, price, and how sure that is.",
                 {"f": {"jobs": front_page.job_rows(declared, says)}, "replaced": chart, "rows": rows, "advice": advice},
                 key="jobs")  # fmt: skip
