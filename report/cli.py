@@ -173,6 +173,58 @@ def parser() -> argparse.ArgumentParser:
         "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
     )
 
+    adviser = commands.add_parser(
+        "advise",
+        help="answer your own job: does it fit, how long does it take, what does it cost, with a range that was tested",
+    )
+    job_kind = adviser.add_mutually_exclusive_group()
+    for flag, kind, meaning in (
+        ("--chat", "decode", "chat with a language model"),
+        ("--prompt", "prompt", "read a long prompt"),
+        ("--serve", "serve", "serve a language model to many users"),
+        ("--train", "train", "train from scratch"),
+        ("--fine-tune", "fine-tune", "fine-tune all weights"),
+        ("--lora", "lora", "fine-tune by LoRA"),
+        ("--classify", "classify", "classify pictures"),
+        ("--detect", "detect", "find objects in pictures"),
+        ("--embed", "embed", "embed texts"),
+        ("--transcribe", "transcribe", "transcribe speech"),
+        ("--pictures", "pictures", "make pictures"),
+        ("--tables", "tables", "learn from tables by boosted trees"),
+    ):
+        job_kind.add_argument(flag, dest="kind", action="store_const", const=kind, help=meaning)
+    adviser.add_argument("--model", metavar="NAME", help="such as llama-3.1-8b, resnet50 or whisper-large-v3")
+    adviser.add_argument("--parameters", type=parse_number, metavar="N", help="parameters, for a model without a name")
+    adviser.add_argument("--precision", metavar="FORMAT", help="such as Q4_K_M, fp16 or int8")
+    adviser.add_argument("--software", metavar="NAME", help="such as llama.cpp, vLLM or PyTorch (default: as found)")
+    adviser.add_argument(
+        "--on",
+        nargs="+",
+        metavar="MACHINE",
+        help="machines, such as 'RTX 3060 12GB'; `this` for this one (default: all)",
+    )
+    adviser.add_argument(
+        "--work",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME=NUMBER",
+        help="sizes: tokens_in, tokens_out, users, samples, tokens_per_sample, steps, batch, epochs, rows, …",
+    )
+    adviser.add_argument("--want", metavar="RATE", help="the rate you want, such as '20 token/s'")
+    adviser.add_argument("--within", metavar="TIME", help="the time you have, such as 2h")
+    adviser.add_argument("--budget", type=parse_number, metavar="USD", help="leave out chips that cost more at launch")
+    adviser.add_argument("--normal", metavar="TIME", help="your own time, such as 30h: is it normal?")
+    adviser.add_argument("--measure", action="store_true", help="measure a point of this kind here, in two minutes")
+    adviser.add_argument("--jobs", type=parse_path, metavar="FILE", help="a JSON object a line with a job each")
+    adviser.add_argument("--json", action="store_true", help="answer one JSON object a line (the form for --jobs)")
+
+    calibration = commands.add_parser("calibrate", help="fit the adviser's constants to published outcomes")
+    calibration.add_argument(
+        "--data", type=parse_path, metavar="DIR", help="output folder of `gather`, whose results count as outcomes too"
+    )
+    calibration.add_argument("--out", type=parse_path, default=Path("data/advice.json"), metavar="FILE")
+
     listed = commands.add_parser(
         "references",
         parents=[claims, reference, published],
@@ -366,6 +418,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.commands import what_if
 
         what_if.answer_command(args)
+    elif args.command == "advise":
+        from report.commands import advise
+
+        advise.answer_command(args)
+    elif args.command == "calibrate":
+        from datetime import UTC, datetime
+
+        from contract.files import write_json
+        from report.advice.calibration import calibrate, describe
+        from report.advice.outcomes import read_outcomes
+
+        outcomes = read_outcomes()
+        if args.data:
+            from report.advice.own_outcomes import own_outcomes
+
+            outcomes += own_outcomes(args.data)
+        record = calibrate(outcomes, datetime.now(UTC).date())
+        write_json(args.out, record)
+        print("\n".join(describe(record)))
     elif args.command == "references":
         from report.commands.list_references import list_references
         from report.data.published_records import PUBLISHED

@@ -99,6 +99,18 @@ def _decimals(value: float, digits: int) -> int:
     return max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
 
 
+# Units for durations, in s, with the number of the smaller unit from which each is used.
+_DURATIONS = (("years", 31_557_600.0, 2.0), ("days", 86_400.0, 3.0), ("hours", 3600.0, 1.5), ("minutes", 60.0, 1.5))
+
+
+def duration_words(seconds: float) -> str:
+    """Format a duration in the unit that readers would use: '42 s', '8.5 minutes', '31 hours', '12 days'."""
+    for name, size, least in _DURATIONS:
+        if seconds >= size * least:
+            return f"{two_digits(seconds / size)} {name}"
+    return f"{two_digits(seconds)} s" if seconds >= 1 else f"{two_digits(seconds * 1000)} ms"
+
+
 def with_unit(value: float | None, unit: str, digits: int = 3) -> str:
     """Format a measured number with its unit: '412 GFLOP/s', '0.930', '67.2 days'; 'yes' or 'no' for YES_NO."""
     if value is None:

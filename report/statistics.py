@@ -58,7 +58,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import special, stats
+from scipy import special
 
 Floats = NDArray[np.float64]
 
@@ -248,7 +248,7 @@ def half_width(se: ArrayLike, df: ArrayLike, level: float = LEVEL) -> Floats:
     """Compute the half-width of a Student t interval; nan if the standard error is unknown."""
     se, df = np.asarray(se, float), np.asarray(df, float)
     known = np.isfinite(se) & (df > 0)
-    quantile = stats.t.ppf((1 + level) / 2, np.where(known, df, 1.0))
+    quantile = special.stdtrit(np.where(known, df, 1.0), (1 + level) / 2)
     return np.where(known, quantile * np.where(known, se, 0.0), np.nan)
 
 
@@ -259,7 +259,7 @@ def widening_factor(df: ArrayLike, level: ArrayLike) -> Floats:
     """
     df = np.asarray(df, float)
     df = np.where(df > 0, df, _UNKNOWN_DF)
-    return np.asarray(stats.t.ppf((1 + np.asarray(level)) / 2, df) / stats.t.ppf((1 + LEVEL) / 2, df))
+    return np.asarray(special.stdtrit(df, (1 + np.asarray(level)) / 2) / special.stdtrit(df, (1 + LEVEL) / 2))
 
 
 def combine(se_a: ArrayLike, df_a: ArrayLike, se_b: ArrayLike, df_b: ArrayLike) -> tuple[Floats, Floats]:

@@ -12,44 +12,46 @@ from typing import Any
 
 from report import ROOT
 from report.advice.calibration import FEWEST_SOURCES, Constants
-from report.advice.chips import UnknownName
+from report.advice.chips import UnknownNameError
 from report.advice.formulas import BOUNDS, FORMULAS, MEMORY
-from report.advice.jobs import TRAINING, Job, Situation, Unclear, examine, parse_job
+from report.advice.jobs import TRAINING, Job, Situation, UnclearJobError, examine, parse_job
 from report.advice.prices import purchase, rent
 from report.advice.units import LONG, UNITS, in_unit, plain_unit, seconds_per_unit
 
 CALIBRATION = ROOT / "data" / "advice.json"
-# A job is tight if less than this share of the usable memory is left.
+# A job is tight if less than this share is left in memory.
 TIGHT = 0.07
-# Sums of memory are within these factors, as authors of such sums report: they are not fitted here.
+# Memory sums are within these factors, as authors report for theirs: they are not fitted here.
 MEMORY_RANGE = (0.88, 1.25)
-# Ranges grow by this factor for a class of hardware with fewer than three sources.
+# Ranges grow by this factor for hardware classes with fewer than three sources.
 FEW = 1.35
-# Classes of hardware so like each other that one's outcomes say something of the other, with a wider range.
+# Hardware classes so alike that outcomes for one also apply to the other, with a wider range.
 NEIGHBOURS = {"card": "datacentre", "datacentre": "card"}
-# Share of the rated power that a chip takes at work.
+# Share that a chip takes from its rated power at work.
 POWER_SHARE = 0.7
 BYTES = {"GB": 1e9, "GiB": 2**30, "MB": 1e6, "MiB": 2**20, "B": 1.0, "bytes": 1.0, "G": 2**30, "gb": 1e9}
 
 
 @dataclass(frozen=True)
 class Range:
-    """Low, middle and high end of an 80% range."""
+    """An 80% range: low end, middle and high end."""
 
     low: float
     middle: float
     high: float
 
-    def scaled(self, factor: float) -> Range:
+    def scale(self, factor: float) -> Range:
         return Range(self.low * factor, self.middle * factor, self.high * factor)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer to a job. value: in `unit`; time: seconds of one item; parts: bytes of memory by part; fits: fits, tight or no.
+    """Answer to a job.
 
-    bound: what physics does not let it pass, in `unit`; refused: why there is no value. sources, error: of this kind's
-    held-out outcomes; class_sources: sources for this class of hardware.
+    value: in `unit`; time: seconds for one item; parts: memory in bytes, by part; fits: fits, tight or no.
+
+    bound: what physics does not let it pass, in `unit`; refused: why there is no value. sources, error: for this kind,
+    held out; class_sources: sources for this hardware class.
     """
 
     job: Job
@@ -68,24 +70,24 @@ class Answer:
     error: float = 0.0
 
     @property
-    def needed(self) -> float:
-        """Bytes of memory that the job needs."""
+    def required_bytes(self) -> float:
+        """Memory that the job needs, in bytes."""
         return sum(self.parts.values())
 
     @property
     def seconds(self) -> Range | None:
-        """Seconds of the whole job, where its length is told."""
+        """Seconds for the whole job, where its length is told."""
         if self.situation is None or self.time is None:
             return None
         try:
             factor, _ = seconds_per_unit(self.situation, "s")
-        except Unclear:
+        except UnclearJobError:
             return None
-        return self.time.scaled(factor)
+        return self.time.scale(factor)
 
     @property
     def watts(self) -> float | None:
-        """Power of the chips at work, in W; None if their rating is not known."""
+        """Power that the chips take at work, in W; None if their rating is not known."""
         machine = self.situation.machine if self.situation else None
         if machine is None or machine.power_w is None:
             return None
@@ -102,7 +104,7 @@ class Answer:
 
 @cache
 def read_calibration(path: Path = CALIBRATION) -> Mapping[str, Any]:
-    """Read the record of `report.advice.calibration.calibrate`."""
+    """Read the record that `report.advice.calibration.calibrate` returns."""
     record: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return record
 
@@ -115,9 +117,9 @@ def answer(job: Job, calibration: Mapping[str, Any]) -> Answer:
     """Answer a job. A job that cannot be answered comes back with the reason in `refused`."""
     try:
         return _answer(job, calibration)
-    except UnknownName as error:
+    except UnknownNameError as error:
         return Answer(job, refused=str(error), nearest=error.nearest)
-    except Unclear as error:
+    except UnclearJobError as error:
         return Answer(job, refused=str(error))
 
 
@@ -140,7 +142,7 @@ def _answer(job: Job, calibration: Mapping[str, Any]) -> Answer:
         "error": record["held_out"]["median_error"],
     }  # fmt: skip
     if record["held_out"]["sources"] < FEWEST_SOURCES or known == 0:
-        return Answer(job, refused=f"no published outcome of {job.kind} on this class of hardware", **shared)
+        return Answer(job, refused=f"nobody published {job.kind} on this class of hardware", **shared)
     time = time_range(situation, record)
     # Nothing is faster than its rated bandwidth and FLOP/s allow.
     time = Range(*(max(seconds, least) for seconds in (time.low, time.middle, time.high)))
@@ -149,7 +151,7 @@ def _answer(job: Job, calibration: Mapping[str, Any]) -> Answer:
 
 
 def time_range(situation: Situation, record: Mapping[str, Any]) -> Range:
-    """Return the seconds of one item with their range, from the calibration of a kind."""
+    """Return the seconds for one item with their range. record: a kind's calibration."""
     kind = situation.job.kind
     middle = _constants(record).log_time(FORMULAS[kind], situation.inputs, situation.hardware_class, situation.program)
     sources = record["sources_by_class"][situation.hardware_class]
@@ -160,7 +162,7 @@ def time_range(situation: Situation, record: Mapping[str, Any]) -> Range:
 
 
 def memory(situation: Situation, kind: str) -> tuple[dict[str, float], float, str]:
-    """Return the bytes of each part, the bytes that can be used, and whether the job fits, is tight or does not fit."""
+    """Return each part in bytes, the bytes that can be used, and fits, tight or no."""
     parts = MEMORY[kind].bytes(situation.inputs)
     room = parts.pop("room")
     parts = {name: value for name, value in parts.items() if value > 0}
@@ -169,7 +171,7 @@ def memory(situation: Situation, kind: str) -> tuple[dict[str, float], float, st
 
 
 def memory_kind(job: Job, situation: Situation) -> str:
-    """Return the kind of job whose memory is asked, from the words of a job of the kind fit or memory."""
+    """Return the kind to sum memory for, from the words in a job whose kind is fit or memory."""
     words = f"{job.text} {job.precision or ''} {job.software or ''}".lower()
     model = situation.model
     if "lora" in words or "peft" in words or "adapter" in words:
@@ -205,8 +207,8 @@ def answer_record(record: Mapping[str, Any], calibration: Mapping[str, Any]) -> 
     """Answer a job in JSON with a record for JSON."""
     try:
         job = parse_job(record)
-    except Unclear as error:
-        return {"id": record.get("id"), "refused": str(error), "bound": None}
+    except UnclearJobError as error:
+        return {"id": str(record.get("id", "")), "refused": str(error), "bound": None}
     return as_record(answer(job, calibration))
 
 
@@ -231,13 +233,20 @@ def as_record(answered: Answer) -> dict[str, Any]:
         "room_bytes": round(answered.room) if answered.room else None,
     }
     if answered.value is None:
-        return {"id": job.id, "refused": answered.refused, "bound": answered.bound, "nearest": list(answered.nearest), **shared, "recognised": recognised}
+        return {
+            "id": job.id,
+            "refused": answered.refused,
+            "bound": answered.bound,
+            "nearest": list(answered.nearest),
+            **shared,
+            "recognised": recognised,
+        }
     seconds, watts, hour = answered.seconds, answered.watts, answered.usd_per_hour
     more: dict[str, Any] = {"seconds": None, "energy_wh": None, "usd_rented": None, "usd_bought": answered.usd}
     if seconds is not None:
         more["seconds"] = _ends(seconds)
-        more["energy_wh"] = _ends(seconds.scaled(watts / LONG["hours"])) if watts else None
-        more["usd_rented"] = _ends(seconds.scaled(hour / LONG["hours"])) if hour else None
+        more["energy_wh"] = _ends(seconds.scale(watts / LONG["hours"])) if watts else None
+        more["usd_rented"] = _ends(seconds.scale(hour / LONG["hours"])) if hour else None
     if job.kind in TRAINING and situation and seconds is None:
         more["seconds"] = None
     return {

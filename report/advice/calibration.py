@@ -1,9 +1,9 @@
-"""Fit the constants of the formulas to published outcomes, and measure the error by sources that the fit has not seen.
+"""Fit the formulas' constants to published outcomes, and measure the error on sources that the fit has not seen.
 
-Each constant has a usual value for all classes of hardware, from `report.advice.formulas`, and each class may differ
-from it. A program multiplies the time by a factor of its own; a year changes it by a slope. The fit works on logarithms
-of times. Its loss grows slowly for outliers (Cauchy), and the usual values act as a prior (Gaussian in logarithms), so
-that a kind with few outcomes stays near to them. A source counts as the root of its number of outcomes.
+Each constant has a usual value for all hardware classes, from `report.advice.formulas`, and each class may differ from
+it. A program multiplies the time by its own factor; a year changes it by a slope. The fit works on logarithms. Its loss
+grows slowly for outliers (Cauchy), and the usual values act as a prior (Gaussian in logarithms), so that a kind with
+few outcomes stays near to them. A source counts as the root from its number.
 
 Held out: each source in turn is left out, and predicted from the others. Ranges and errors come from these predictions.
 """
@@ -11,7 +11,7 @@ Held out: each source in turn is left out, and predicted from the others. Ranges
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
@@ -25,32 +25,34 @@ from report.advice.outcomes import Outcome
 
 Floats = NDArray[np.float64]
 CLASSES = ("cpu", "apple", "integrated", "card", "datacentre")
-# Scale of the loss, in logarithms of times: an error of a fourth is ordinary.
+# The loss's scale, in logarithms: an error by a fourth is ordinary.
 ORDINARY = 0.25
-# Slope of a year's progress in software, and what experts gain, in logarithms of times: usual value and deviation.
-YEAR, CARE = (0.0, 0.04), (-0.15, 0.15)
-# A range holds this share of outcomes.
+# A year's progress in software, and experts' gain, in logarithms: usual value and deviation.
+YEAR, CARE = (0.0, 0.1), (-0.15, 0.15)
+# A range is made to hold this share.
 SHARE = 0.8
+# Weight that the counted quantile has in a range's width; a normal distribution's has the rest.
+COUNTED = 0.6
 # Fewer sources allow no range.
 FEWEST_SOURCES = 3
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Fitted constants of a kind. values: by class, then by constant; programs: logarithms of factors on the time."""
+    """Fitted constants for a kind. values: by class, then by constant; programs: factors on the time, as logarithms."""
 
     values: Mapping[str, Mapping[str, float]]
     programs: Mapping[str, float]
     year: float
 
     def log_time(self, formula: Formula, inputs: Mapping[str, float], hardware_class: str, program: str) -> float:
-        """Return the logarithm of the seconds of one item."""
+        """Return the seconds for one item, as a logarithm."""
         time = formula.time(inputs, self.values[hardware_class])
         return math.log(time) + self.programs.get(program, 0.0) + self.year * inputs["year"]
 
 
 class _Fit:
-    """Positions of a kind's unknowns in one vector: constants, their deviations by class, programs, year and care."""
+    """One vector for a kind's unknowns: constants, their deviations by class, programs, year and care."""
 
     def __init__(self, kind: str, outcomes: Sequence[Outcome]) -> None:
         self.formula = FORMULAS[kind]
@@ -93,17 +95,20 @@ class _Fit:
         times = self.formula.function(*rows.inputs, *values)
         return np.asarray(np.log(times) + rows.factors @ unknowns, dtype=float)
 
-    def solve(self, outcomes: Sequence[Outcome]) -> Floats:
+    def solve(self, outcomes: Sequence[Outcome], start: Floats | None = None) -> Floats:
+        """Return the unknowns with the least loss. start: where to begin, at the usual values by default."""
         rows = self.rows(outcomes)
         observed = np.log([outcome.time for outcome in outcomes])
         weights = np.sqrt(_weights(outcomes)) / ORDINARY
+
+        begin = self.centres if start is None else start
 
         def residuals(unknowns: Floats) -> Floats:
             errors = weights * np.clip(self.log_times(unknowns, rows) - observed, -3, 3)
             slow = np.sign(errors) * np.sqrt(np.log1p(errors**2))
             return np.concatenate([slow, (unknowns - self.centres) / self.scales])
 
-        return np.asarray(least_squares(residuals, self.centres, x_scale=self.scales).x, dtype=float)
+        return np.asarray(least_squares(residuals, begin, x_scale=self.scales, ftol=1e-5, xtol=1e-5).x, dtype=float)
 
     def constants(self, unknowns: Floats) -> Constants:
         values: dict[str, dict[str, float]] = {}
@@ -137,7 +142,7 @@ def round_figures(value: float, figures: int = 4) -> float:
 
 
 def _weights(outcomes: Sequence[Outcome]) -> Floats:
-    """Weigh each outcome by one over the root of its source's number of outcomes."""
+    """Weigh each outcome by one over the root of the number that its source has."""
     counts: dict[str, int] = {}
     for outcome in outcomes:
         counts[outcome.source] = counts.get(outcome.source, 0) + 1
@@ -145,41 +150,38 @@ def _weights(outcomes: Sequence[Outcome]) -> Floats:
 
 
 def fit_constants(kind: str, outcomes: Sequence[Outcome]) -> Constants:
-    """Fit the constants of a kind to all its outcomes."""
+    """Fit a kind's constants to all its outcomes."""
     fit = _Fit(kind, outcomes)
     return fit.constants(fit.solve(outcomes))
 
 
 def held_out_errors(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Floats]:
-    """Return, by source, logarithms of predicted over observed times, with constants from all other sources."""
-    errors = {}
+    """Return log(predicted / observed) by source, with constants from all other sources."""
+    fit = _Fit(kind, outcomes)
+    # A program that only the left-out source uses stays at its usual value, as no outcome moves it.
+    start, errors = fit.solve(outcomes), {}
     for source in sorted({outcome.source for outcome in outcomes}):
         others = [outcome for outcome in outcomes if outcome.source != source]
         own = [outcome for outcome in outcomes if outcome.source == source]
-        constants = fit_constants(kind, others)
-        predicted = [predict(constants, kind, outcome) for outcome in own]
-        errors[source] = np.array(predicted) - np.log([outcome.time for outcome in own])
+        unknowns = fit.solve(others, start)
+        # What the care of experts gains is left out of predictions.
+        unknowns[-1] = 0.0
+        errors[source] = fit.log_times(unknowns, fit.rows(own)) - np.log([outcome.time for outcome in own])
     return errors
 
 
-def predict(constants: Constants, kind: str, outcome: Outcome) -> float:
-    """Return the logarithm of the time that constants predict for an outcome."""
-    situation = outcome.situation
-    return constants.log_time(FORMULAS[kind], situation.inputs, situation.hardware_class, situation.program)
-
-
 def weighted_quantile(values: Floats, weights: Floats, share: float) -> float:
-    """Return the value below which a share of the weights lies, between neighbours in proportion."""
+    """Return the value below which a share lies by weight, between neighbours in proportion."""
     order = np.argsort(values)
     sums = np.cumsum(weights[order]) - weights[order] / 2
     return float(np.interp(share, sums / weights.sum(), values[order]))
 
 
 def range_of_errors(errors: Iterable[Floats]) -> tuple[float, float]:
-    """Return logarithms of factors from a prediction to the ends of its range.
+    """Return the factors from a prediction to both ends in its range, as logarithms.
 
-    A few outcomes far off would widen all ranges, and their number is too small to place them: the half-width is the
-    geometric mean of the held-out errors' quantile and of a normal distribution's with their median. Sources count alike.
+    A few outcomes far off would widen all ranges, and their number is too small to place them: the half-width is a
+    geometric mean between the held-out errors' quantile and a normal distribution's with their median.
     """
     errors = list(errors)
     values = -np.concatenate(errors)
@@ -188,14 +190,17 @@ def range_of_errors(errors: Iterable[Floats]) -> tuple[float, float]:
     off = np.abs(values - middle)
     normal = weighted_quantile(off, weights, 0.5) / 0.6745 * 1.2816
     counted = weighted_quantile(off, weights, SHARE)
-    half = math.sqrt(max(normal, 0.05) * max(counted, 0.05))
-    # The middle is moved by half of what the held-out errors say, as they are few.
+    half = max(normal, 0.05) ** (1 - COUNTED) * max(counted, 0.05) ** COUNTED
+    # The middle moves half as far as the held-out errors say, as they are few.
     return middle / 2 - half, middle / 2 + half
 
 
 def calibrate(outcomes: Sequence[Outcome], today: date) -> dict[str, Any]:
     """Fit all kinds, and return the record for `data/advice.json`: constants, ranges, and held-out errors."""
-    kinds = {kind: _calibrate_kind(kind, [outcome for outcome in outcomes if outcome.situation.job.kind == kind]) for kind in FORMULAS}
+    kinds = {
+        kind: _calibrate_kind(kind, [outcome for outcome in outcomes if outcome.situation.job.kind == kind])
+        for kind in FORMULAS
+    }
     medians = [error["median"] for record in kinds.values() for error in record["held_out"]["by_source"].values()]
     return {
         "date": today.isoformat(),
@@ -235,3 +240,15 @@ def _calibrate_kind(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
             "by_source": by_source,
         },
     }
+
+
+def describe(record: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a table: held-out errors by kind."""
+    yield f"{'kind':<12}{'outcomes':>9}{'sources':>9}{'median error':>14}{'inside':>8}{'high/low':>10}"
+    for kind, each in record["kinds"].items():
+        held_out = each["held_out"]
+        yield (
+            f"{kind:<12}{held_out['outcomes']:>9}{held_out['sources']:>9}{held_out['median_error']:>14.0%}"
+            f"{held_out['coverage']:>8.0%}{held_out['width']:>10.2f}"
+        )
+    yield f"{'all':<12}{record['outcomes']:>9}{record['sources']:>9}{record['median_error']:>14.0%}"

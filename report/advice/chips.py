@@ -1,7 +1,7 @@
 """Chips by the names that people write: GPUs, processors, Apple's chips and rented machines.
 
 `data/reference/advice/chips.csv` lists chips with their ratings. A processor that is not in this list belongs to a
-family in chip_families.csv, by a pattern. A text can also tell the number of chips, cores, the memory and its speed.
+family in chip_families.csv, by a pattern. A text can also tell how many chips or cores, the memory and its speed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from report.data.reference_figures import REFERENCE
 
 ADVICE = REFERENCE / "advice"
 GIB = 2**30
-# Words that say nothing about the model of a chip.
+# Words that say nothing about a model.
 _BRANDS = re.compile(
-    r"\b(nvidia|geforce|amd|intel|radeon|tesla|instinct|quadro|apple|gpus?|graphics|core ?tm|tm|r"
+    r"\b(nvidia|geforce|amd|intel|radeon|tesla|instinct|apple|gpus?|graphics|core ?tm|tm|r"
     r"|generation|edition|workstation|one of its four|one card|desktop)\b"
 )
-# Words for one build of a chip, in names and in texts.
+# Words for a chip's builds, in names and in texts.
 _BUILDS = ("laptop", "pcie", "sxm", "nvl", "server", "ws", "max-q")
 _BUILD_WORDS = {
     "laptop": r"laptop|mobile|notebook|max ?q",
@@ -34,10 +34,14 @@ _BUILD_WORDS = {
     "ws": r"workstation",
     "max-q": r"max ?q",
 }
-# Decimal GB in names of memory, which vendors mean as 2^30 bytes.
+# GB in names; vendors mean 2^30 bytes.
 _MEMORY = re.compile(r"(?<![a-z0-9.])(\d{1,3}(?:\.\d+)?) ?g(?:i?b)?(?![a-z0-9])")
-_COUNT = re.compile(r"^\W*(\d{1,3}) ?(?:x|×|\*)\s*(?=[a-z0-9(])|(?<![a-z0-9])(?:x|×) ?(\d{1,3})$|\b(\d{1,3}) ?(?:x|×) (?=[a-z])")
-_PAIRS = re.compile(r"\b(dual|two|2|2-)[ -]?(?:socket|s\b|p\b|way|xeon|epyc|cpus|rtx|gtx|a100|h100)|\bdual\b(?! ?channel)")
+_COUNT = re.compile(
+    r"^\W*(\d{1,3}) ?(?:x|×|\*)\s*(?=[a-z0-9(])|(?<![a-z0-9])(?:x|×) ?(\d{1,3})$|\b(\d{1,3}) ?(?:x|×) (?=[a-z])"
+)
+_PAIRS = re.compile(
+    r"\b(dual|two|2|2-)[ -]?(?:socket|s\b|p\b|way|xeon|epyc|cpus|rtx|gtx|a100|h100)|\bdual\b(?! ?channel)"
+)
 _CORES = re.compile(r"(?<![a-z0-9])(\d{1,3})[ -]?(?:cores?|c)\b(?! ?gpu)")
 _GPU_CORES = re.compile(r"(\d+)[ -]?core ?gpu|gpu ?(\d+)[ -]?core|(\d+) ?gpu cores|\b(\d+)c gpu")
 _VCPUS = re.compile(r"(\d+) ?(?:vcpus?|threads\b)")
@@ -45,22 +49,22 @@ _INSTANCE = re.compile(r"\b([a-z]+\d[a-z]*)[.-](?:(\d*)(x?)large|(?:standard|hig
 _DDR = re.compile(r"(?:lp)?ddr(\d)x?(?:[ @]{1,3}(\d{4,5}))?")
 _CHANNELS = re.compile(r"(\d+|single|dual|quad|octa|eight|twelve)[ -]?channel")
 _CHANNEL_WORDS = {"single": 1, "dual": 2, "quad": 4, "octa": 8, "eight": 8, "twelve": 12}
-# Transfers per second, by generation of DDR, where a text tells only the generation.
+# Transfers per second by DDR generation, where a text tells no more.
 _DDR_SPEEDS = {3: 1.6e9, 4: 3.2e9, 5: 5.6e9}
 # Bytes per second that one core can read, as far as its memory allows.
 CORE_BYTES_PER_S = 14e9
-# FLOP/s in products by one core of an Apple chip with its share of the matrix units, the mean of fast and slow cores.
-APPLE_CORE_FLOPS = 200e9
-# Laptop builds without a row have this share of the card's arithmetic and bandwidth.
+# FLOP/s in products by an Apple core with its share in the matrix units, fast and slow cores averaged.
+APPLE_CORE_FLOPS = 130e9
+# Laptop builds without a row have this share from the card's arithmetic and bandwidth.
 LAPTOP_SHARE = 0.75
-# Memory of machines whose text tells none, in bytes, by class.
+# Usual memory where a text tells none, in bytes, by class.
 _USUAL_MEMORY = {
     "cpu-laptop": 16 * GIB, "cpu-desktop": 32 * GIB, "cpu-server": 256 * GIB, "gpu-integrated": 16 * GIB,
 }  # fmt: skip
 _APPLE_MEMORY = {"ultra": 128 * GIB, "max": 64 * GIB, "pro": 32 * GIB, "": 16 * GIB}
 
 
-class UnknownName(Exception):
+class UnknownNameError(Exception):
     """A name that is in no table. kind: chip, model or format. nearest: known names like it."""
 
     def __init__(self, kind: str, name: str, nearest: Sequence[str]) -> None:
@@ -73,9 +77,9 @@ class UnknownName(Exception):
 class Machine:
     """A chip, or several equal ones.
 
-    chip: id; name: as shown; kind: class of hardware, such as gpu-card; count: number of chips; memory_bytes: of one
-    chip; bandwidth: of one chip, in B/s; vector_flops and matrix_flops: of one chip in float32 and in 16 bits, in
-    FLOP/s; cores: of one processor; threads: used on all processors; year: of release; power_w: rated, of one chip;
+    chip: id; name: as shown; kind: class such as gpu-card; count: chips. For one chip: memory_bytes; bandwidth in B/s;
+    vector_flops and matrix_flops, in float32 and in 16 bits, in FLOP/s; cores; memory channels; year when it came;
+    power_w, rated. threads: used on all processors;
     usd: launch price of one chip; rated: whether the chip has a row of its own.
     """
 
@@ -107,7 +111,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of chips.csv, with the texts that find it."""
+    """A line in chips.csv, with the texts that find it."""
 
     machine: Machine
     words: str
@@ -127,7 +131,7 @@ class _Family:
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
-    """Read a CSV file as rows of text."""
+    """Read a CSV file as text, row by row."""
     with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
@@ -158,8 +162,8 @@ def _name_pattern(identity: str) -> re.Pattern[str]:
     """Match a chip's identity in a normalised text, with or without its series and spaces."""
     words = identity.split()
     # Words that people leave out: a series before a number that belongs to it alone.
-    may_lack = {"core", "ryzen", "xeon", "gold", "platinum", "epyc", "threadripper", "ada", "blackwell"}
-    if re.match(r"rtx \d{2}[5-9]0|rx \d{4} (xtx?|gre)", identity):
+    may_lack = {"core", "ryzen", "xeon", "gold", "platinum", "epyc", "threadripper", "ada", "blackwell", "quadro"}
+    if re.match(r"rtx (\d{2}[5-9]0|a\d{4})|rx \d{4} (xtx?|gre)", identity):
         may_lack |= {"rtx", "rx"}
     if re.match(r"(ryzen|core) \w+ (\d{4,5}[a-z0-9]+|i\d)", identity):
         may_lack |= {"5", "7", "9"}
@@ -209,7 +213,7 @@ def _family_spans(text: str) -> list[tuple[tuple[int, int], _Family]]:
 
 
 def _longest_family(text: str) -> _Family | None:
-    """Return the family whose pattern matches most of a text; of equals, the first in the table."""
+    """Return the family whose pattern matches most; among equals, the first in the table."""
     spans = _family_spans(text)
     spans = [item for item in spans if not item[1].machine.name.startswith("a ")] or spans
     return max(spans, key=lambda item: item[0][1] - item[0][0])[1] if spans else None
@@ -217,7 +221,7 @@ def _longest_family(text: str) -> _Family | None:
 
 @cache
 def rows(folder: Path = ADVICE) -> tuple[_Row, ...]:
-    """Read chips.csv, and add the arithmetic of processors from their families."""
+    """Read chips.csv, and add processors' arithmetic from their families."""
     table = []
     for row in read_table(folder / "chips.csv"):
         name, kind = row["name"], row["class"]
@@ -235,7 +239,7 @@ def rows(folder: Path = ADVICE) -> tuple[_Row, ...]:
         if not matrix:
             year = int(_number(row["year"]) or 2020)
             doubled = kind.startswith("gpu") and year >= 2018 and not re.search(r"gtx|cmp", name.lower())
-            matrix = vector * (2 if doubled or kind == "apple" else 1)
+            matrix = vector * (2 if doubled else 1)
         memory = _number(row["memory_bytes"]) or _USUAL_MEMORY.get(kind, 16 * GIB)
         if kind == "apple":
             memory = next(size for word, size in _APPLE_MEMORY.items() if word in name.lower())
@@ -258,7 +262,7 @@ def rows(folder: Path = ADVICE) -> tuple[_Row, ...]:
         text = normalise(name)
         builds = frozenset(build for build in _BUILDS if re.search(rf"\b({_BUILD_WORDS[build]})\b", text))
         identity = _identity(name)
-        told = _MEMORY.search(text)
+        stated = _MEMORY.search(text)
         gpu_cores = _GPU_CORES.search(text)
         table.append(
             _Row(
@@ -266,7 +270,7 @@ def rows(folder: Path = ADVICE) -> tuple[_Row, ...]:
                 identity,
                 _name_pattern(identity),
                 builds,
-                float(told[1]) if told else memory / GIB,
+                float(stated[1]) if stated else memory / GIB,
                 int(next(filter(None, gpu_cores.groups()))) if gpu_cores else 0,
             )
         )
@@ -297,15 +301,21 @@ def _matches(text: str) -> tuple[list[_Row], _Family | None]:
 
 
 def _best_build(candidates: Sequence[_Row], text: str) -> _Row:
-    """Choose the build of a chip that agrees best with a text: its form, its GPU's cores, then its memory."""
+    """Choose the build that agrees best with a text: form, GPU cores, then memory."""
     sizes = [float(size) for size in _MEMORY.findall(text)]
     cores = _GPU_CORES.search(text)
     told_cores = int(next(filter(None, cores.groups()))) if cores else 0
 
     def disagreement(row: _Row) -> tuple[float, float, float]:
         builds = {build for build in _BUILDS if re.search(rf"\b({_BUILD_WORDS[build]})\b", text)}
-        form = float(len(row.builds - builds)) * 0.5 + 2.0 * len((builds & {"laptop", "nvl", "pcie", "sxm"}) - row.builds)
-        size = min((abs(size - row.memory) / row.memory for size in sizes), default=0.0) if row.machine.memory_told else 0.0
+        form = float(len(row.builds - builds)) * 0.5 + 2.0 * len(
+            (builds & {"laptop", "nvl", "pcie", "sxm"}) - row.builds
+        )
+        size = (
+            min((abs(size - row.memory) / row.memory for size in sizes), default=0.0)
+            if row.machine.memory_told
+            else 0.0
+        )
         wrong_cores = float(bool(told_cores) and row.gpu_cores != told_cores)
         return wrong_cores, min(size, 1.0) + (form if form >= 2 else 0), form
 
@@ -325,24 +335,22 @@ def _count(text: str) -> int:
     return 2 if _PAIRS.search(text) else 1
 
 
-def find_machine(
-    text: str, count: int | None = None, threads: int | None = None, processor: bool = False
-) -> Machine:
+def find_machine(text: str, count: int | None = None, threads: int | None = None, processor: bool = False) -> Machine:
     """Recognise a machine in a text such as '2x Xeon 8480+', 'M2 Ultra 76-core GPU 192GB' or 'RTX 3060 12GB'.
 
-    count: number of chips, where the asker tells it apart from the text. processor: of an Apple chip, take the
-    processor, not the GPU. Raises UnknownName.
+    count: chips, where the asker tells it apart from the text. processor: take an Apple chip's processor, not
+    its GPU. Raises UnknownNameError.
     """
     plain = normalise(text)
     found_count = max(_count(text.lower()), count or 1)
     plain = re.sub(r"^\d{1,3} ?[x×*] ?| [x×] ?\d{1,3}$", "", plain)
+    own = _own_machine(text)
+    if own is not None:
+        return replace(own, count=found_count, threads=threads or 0)
     stripped = " ".join(_BRANDS.sub(" ", plain).split())
     named, family = _matches(stripped)
     if not named and family is None:
-        own = _own_machine(text)
-        if own is None:
-            raise UnknownName("hardware", text, nearest_chips(text))
-        return replace(own, count=found_count, threads=threads or 0)
+        raise UnknownNameError("hardware", text, nearest_chips(text))
     if named:
         row = _best_build(named, plain)
         machine = row.machine
@@ -360,7 +368,7 @@ def find_machine(
         assert family is not None
         machine = family.machine
     if machine.is_cpu or machine.kind == "gpu-integrated":
-        machine = _with_told_cores(machine, plain, threads)
+        machine = _with_told_cores(machine, plain)
     elif machine.is_apple:
         machine = _apple_in_text(machine, plain)
         if processor or threads or ("cpu" in plain and "gpu" not in plain):
@@ -407,17 +415,15 @@ def _apple_in_text(machine: Machine, text: str) -> Machine:
     if sizes:
         machine = replace(machine, memory_bytes=max(sizes) * GIB)
     if cores:
-        told = int(next(filter(None, cores.groups())))
+        stated = int(next(filter(None, cores.groups())))
         own = re.search(r"(\d+)-core", machine.name)
-        share = told / int(own[1]) if own else 1.0
-        machine = replace(
-            machine, vector_flops=machine.vector_flops * share, matrix_flops=machine.matrix_flops * share
-        )
+        share = stated / int(own[1]) if own else 1.0
+        machine = replace(machine, vector_flops=machine.vector_flops * share, matrix_flops=machine.matrix_flops * share)
     return machine
 
 
 def _apple_processor(machine: Machine, text: str) -> Machine:
-    """Return the processor of an Apple chip, whose cores reach about half of the memory's bandwidth."""
+    """Return an Apple chip's processor, whose cores reach about half the memory's bandwidth."""
     cores = _CORES.search(text)
     usual = 20 if "Ultra" in machine.name else 12 if "Max" in machine.name else 10 if "Pro" in machine.name else 8
     number = int(cores[1]) if cores else usual
@@ -433,24 +439,24 @@ def _apple_processor(machine: Machine, text: str) -> Machine:
     )
 
 
-def _with_told_cores(machine: Machine, text: str, threads: int | None) -> Machine:
+def _with_told_cores(machine: Machine, text: str) -> Machine:
     """Take cores, memory and its speed from a text where it tells them."""
     instance, vcpus, cores = _INSTANCE.search(text.replace(" ", "-")), _VCPUS.search(text), _CORES.search(text)
     instance = instance or _INSTANCE.search(text)
     own = machine.cores or 4
-    told = own
+    stated = own
     if instance:
         whole = int(instance[4]) if instance[4] else (4 * int(instance[2] or 1) if instance[3] else 2)
-        told = max(whole // 2, 1)
+        stated = max(whole // 2, 1)
     elif vcpus and not cores:
-        told = max(int(vcpus[1]) // 2, 1)
+        stated = max(int(vcpus[1]) // 2, 1)
     elif cores:
-        told = int(cores[1])
+        stated = int(cores[1])
     if not machine.rated or instance or vcpus:
-        share = told / own
+        share = stated / own
         machine = replace(
             machine,
-            cores=told,
+            cores=stated,
             vector_flops=machine.vector_flops * share,
             matrix_flops=machine.matrix_flops * share,
             bandwidth=machine.bandwidth * (min(1.0, 3 * share) if instance or vcpus else 1.0),

@@ -1,4 +1,4 @@
-"""Examples, machines and models that the adviser offers, and the choice of the cheapest machine that meets a wish."""
+"""Examples, machines and models that the adviser offers, and how it chooses the cheapest machine to meet a wish."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from report.advice.jobs import WORK, Job
 from report.advice.units import LONG
 
 WORDS = PACKAGE / "advice" / "advice.yaml"
-# Hours over which the price of a chip that is bought is spread: three years.
+# Hours to spread the price over when a chip is bought: three years.
 OWNED_HOURS = 3 * 365 * 24
 
 
@@ -28,7 +28,7 @@ def read_words() -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class Wish:
-    """What a reader wants: a rate of at least `amount`, or a time of at most `amount` hours."""
+    """A wish: a rate no lower than `amount`, or a time no longer than `amount` hours."""
 
     kind: str
     amount: float
@@ -38,14 +38,14 @@ class Wish:
         return bool(read_words()["kinds"][self.kind]["wish"] == "rate")
 
     def value(self, answered: Answer) -> tuple[float, float, float] | None:
-        """Return the low, middle and high end in the unit of the wish."""
+        """Return the low, middle and high end in the wish's unit."""
         if answered.value is None:
             return None
         scale = 1.0 if self.is_rate else 1 / LONG["hours"]
         return answered.value.low * scale, answered.value.middle * scale, answered.value.high * scale
 
     def is_met(self, answered: Answer) -> bool:
-        """Tell whether the middle of a range meets the wish, and the memory suffices."""
+        """Tell whether a range's middle meets the wish, and the memory suffices."""
         value = self.value(answered)
         if value is None or answered.fits == "no":
             return False
@@ -54,7 +54,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class Advice:
-    """Advice on a job. best: the cheapest machine that meets the wish, else the nearest to it; cheaper: the next cheaper."""
+    """Advice on a job.
+
+    best: the cheapest machine that meets the wish, else the nearest to it; met: it does; cheaper: the next cheaper.
+    """
 
     wish: Wish
     answers: Sequence[Answer]
@@ -77,7 +80,7 @@ def hourly_cost(machine: Machine, usd_per_hour: float | None) -> float | None:
 
 
 def example_job(example: Mapping[str, Any], hardware: str) -> Job:
-    """Return an example of advice.yaml as a job on a machine."""
+    """Return an example from advice.yaml as a job on a machine."""
     kind = read_words()["kinds"][example["kind"]]
     return Job(
         id=str(example["id"]),

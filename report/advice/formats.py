@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Bits of one weight in files for llama.cpp, with their scales, as its quantisation tool prints them.
+# Bits for one weight in files for llama.cpp, with scales, as its quantisation tool prints them.
 _GGUF_BITS = {
-    "q2_k": 3.0, "q3_k_s": 3.6, "q3_k_m": 3.9, "q3_k_l": 4.2, "q3": 3.9, "q4_0": 4.6, "q4_1": 5.1, "q4_k_s": 4.6, "q4_k_m": 4.85,
-    "q4_k_xl": 4.9, "q4": 4.8, "q5_0": 5.5, "q5_1": 6.0, "q5_k_s": 5.5, "q5_k_m": 5.7, "q5": 5.7, "q6_k": 6.6, "q6": 6.6, "q8_0": 8.5,
-    "q8": 8.5, "iq1": 1.8, "iq2": 2.6, "iq3": 3.5, "iq4": 4.4, "q2": 3.0,
+    "q2_k": 3.0, "q3_k_s": 3.6, "q3_k_m": 3.9, "q3_k_l": 4.2, "q3": 3.9, "q4_0": 4.6, "q4_1": 5.1, "q4_k_s": 4.6,
+    "q4_k_m": 4.85, "q4_k_xl": 4.9, "q4": 4.8, "q5_0": 5.5, "q5_1": 6.0, "q5_k_s": 5.5,
+    "q5_k_m": 5.7, "q5": 5.7, "q6_k": 6.6, "q6": 6.6,
+    "q8_0": 8.5, "q8": 8.5, "iq1": 1.8, "iq2": 2.6, "iq3": 3.5, "iq4": 4.4, "q2": 3.0,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Format:
-    """A number format. weight_bits: bits of one stored weight. arithmetic: float32, float16, bfloat16, float8 or int8."""
+    """A number format. weight_bits: bits to store one weight. arithmetic: float32, float16, float8 or another."""
 
     name: str
     weight_bits: float
@@ -26,7 +27,7 @@ class Format:
         return self.weight_bits < 15 and self.arithmetic == "float16"
 
 
-# Patterns for formats, with the bits of a weight and the format of the arithmetic; the first that matches counts.
+# Patterns for formats, with bits for a weight and the format to compute in; the first that matches counts.
 _FORMATS = (
     (r"nf4|qlora|bnb.?4|4.?bit.*\(?qlora", 4.5, "float16"),
     (r"gptq.?(int)?8|w8a16", 8.3, "float16"),
@@ -61,9 +62,12 @@ def find_format(text: str | None) -> Format | None:
     return None
 
 
-# Groups of programs that share their speed, by pattern; the first that matches counts.
+# Groups that share their speed, by pattern; the first that matches counts.
 _PROGRAMS = (
-    ("llama.cpp", r"llama\.?cpp|llama-bench|llama.?server|llama.?stash|ollama|lm.?studio|kobold|llamafile|gguf|ggml(?!.*whisper)|jan\b|gpt4all"),
+    (
+        "llama.cpp",
+        r"llama\.?cpp|llama-bench|llama.?server|llama.?stash|ollama|lm.?studio|kobold|llamafile|gguf|ggml(?!.*whisper)|jan\b|gpt4all",
+    ),
     ("whisper.cpp", r"whisper\.?cpp"),
     ("const-me", r"const-me"),
     ("faster-whisper", r"faster.?whisper|ctranslate|whisperx"),
@@ -106,6 +110,6 @@ _PROGRAMS = (
 
 
 def find_program(text: str | None) -> str:
-    """Return the group of a program; '' for an unknown one or none."""
+    """Return a program's group; '' for an unknown one or none."""
     plain = (text or "").lower()
     return next((name for name, pattern in _PROGRAMS if re.search(pattern, plain)), "")

@@ -1,7 +1,7 @@
-"""Formulas for the time of each kind of job, declared once for Python and for the page.
+"""Formulas for time and memory by kind, declared once for Python and for the page.
 
-A formula is an expression in inputs (see `report.advice.jobs`) and constants. SymPy reads it, makes a NumPy function for
-the fit and for Python's answers, and JavaScript for the page. Times are in seconds, for one natural item of the kind.
+A formula is an expression in inputs (see `report.advice.jobs`) and constants. SymPy reads it, makes a NumPy function
+for the fit and for Python's answers, and JavaScript for the page. Times are in seconds, for one natural item.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import sympy
 
 @dataclass(frozen=True)
 class Constant:
-    """A constant of a formula. centre: usual value; factor: by how much it may differ (one standard deviation).
+    """A constant in a formula. centre: usual value; factor: by how much it may differ (one standard deviation).
 
-    between: by how much it differs between classes of hardware; 1 for the same value in all classes.
+    between: by how much it differs between hardware classes; 1 for the same value in all.
     centres: usual values for classes that differ.
     """
 
@@ -36,9 +36,9 @@ class Constant:
 
 @dataclass(frozen=True)
 class Formula:
-    """Time of one item. item: what it is; steps: named intermediate expressions, in order; the last is the time.
+    """Time for one item. item: its name; steps: named intermediate expressions, in order; the last is the time.
 
-    programs: usual speed of programs over the others'; program_factor: by how much these differ (one standard deviation).
+    programs: programs' usual speed over others'; program_factor: by how much these differ.
     """
 
     item: str
@@ -62,8 +62,10 @@ class Formula:
 
     @cached_property
     def function(self) -> Callable[..., Any]:
-        """The time as a NumPy function of the inputs and the constants, in this order."""
-        return sympy.lambdify([sympy.Symbol(name) for name in (*self.inputs, *self.constants)], self.expression, "numpy")
+        """The time as a NumPy function: inputs, then constants."""
+        return sympy.lambdify(
+            [sympy.Symbol(name) for name in (*self.inputs, *self.constants)], self.expression, "numpy"
+        )
 
     def time(self, inputs: Mapping[str, float], constants: Mapping[str, float]) -> float:
         """Return the time in seconds."""
@@ -71,13 +73,13 @@ class Formula:
         return float(self.function(*values))
 
     def javascript(self) -> str:
-        """Return the body of a JavaScript function of `x` (inputs) and `c` (constants)."""
+        """Return a JavaScript function body with parameters `x` (inputs) and `c` (constants)."""
         names = {name: f"x.{name}" for name in self.inputs} | {name: f"c.{name}" for name in self.constants}
         symbols = {sympy.Symbol(name): sympy.Symbol(text) for name, text in names.items()}
         return f"return {sympy.jscode(self.expression.xreplace(symbols))};"
 
     def steps_javascript(self) -> str:
-        """Return the body of a JavaScript function to compute all steps by name, from `x` (inputs) and `c` (constants)."""
+        """Return a JavaScript function body to compute all steps by name, from `x` (inputs) and `c` (constants)."""
         prefixes = dict.fromkeys(self.inputs, "x") | dict.fromkeys(self.constants, "c") | dict.fromkeys(self.steps, "s")
         symbols = {sympy.Symbol(name): sympy.Symbol(f"{prefix}.{name}") for name, prefix in prefixes.items()}
         lines = [f"s.{name} = {sympy.jscode(_parse(text).xreplace(symbols))};" for name, text in self.steps.items()]
@@ -90,7 +92,7 @@ class Formula:
 
 @dataclass(frozen=True)
 class MemorySum:
-    """Memory of a job, as a sum of parts. steps: shared expressions; parts: bytes by name; room: bytes that can be used."""
+    """Memory for a job as a sum. steps: shared expressions; parts: bytes by name; room: bytes that can be used."""
 
     steps: Mapping[str, str]
     parts: Mapping[str, str]
@@ -114,12 +116,12 @@ class MemorySum:
         return sympy.lambdify(symbols, list(self.expressions.values()), "numpy")
 
     def bytes(self, inputs: Mapping[str, float]) -> dict[str, float]:
-        """Return the bytes of each part, and under `room` those that can be used."""
+        """Return each part in bytes, and under `room` the bytes that can be used."""
         values = self._function(*(inputs[name] for name in self.inputs))
         return {name: float(value) for name, value in zip(self.expressions, values, strict=True)}
 
     def javascript(self) -> str:
-        """Return the body of a JavaScript function of `x` (inputs)."""
+        """Return a JavaScript function body with parameter `x` (inputs)."""
         symbols = {sympy.Symbol(name): sympy.Symbol(f"x.{name}") for name in self.inputs}
         parts = [f"{name}: {sympy.jscode(each.xreplace(symbols))}" for name, each in self.expressions.items()]
         return f"return {{{', '.join(parts)}}};"
@@ -154,19 +156,25 @@ def _readable(text: str) -> str:
 
 
 def _names(text: str) -> set[str]:
-    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {"Max", "Min", "log", "sqrt", "Piecewise"}
+    return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {
+        "Max",
+        "Min",
+        "log",
+        "sqrt",
+        "Piecewise",
+    }
 
 
 _DEVICES = Constant(0.7, 1.1, 1.0, "exponent of the number of devices")
 # Steps that several formulas share.
 _LANGUAGE = {
     "weight_bytes": "active * weight_bits / 8",
-    # Keys and values of one token in 16 bits.
+    # Keys and values for one token in 16 bits.
     "kv_bytes": "4 * layers * kv_width",
 }
 _PICTURE = {"picture_flop": "item_flop * pixels / item_pixels"}
-# Without a count, a transformer computes its parameters for each patch of 16 x 16 pixels. Attention makes large pictures
-# dearer than in proportion.
+# Without a count, a transformer computes its parameters for each patch, 16 x 16 pixels. Attention makes large
+# pictures dearer than in proportion.
 _DENOISING = {
     "counted_flop": "network_flop * (pixels / item_pixels) ** 1.1",
     "step_flop": "Piecewise((counted_flop, network_flop > 0), (2 * parameters * (pixels / 256 + 256), True))",
@@ -180,12 +188,13 @@ _TRAINING = Formula(
         "attention": "4 * layers * hidden * tokens_per_sample * (1 - language / 2)",
         "text_flop": "tokens_per_sample * (2 * counted + attention)",
         "speech_flop": "2 * parameters * (whisper * 1000 + (1 - whisper) * audio_s * 60)",
-        "pass_flop": "(language + encoder) * text_flop + picture * picture_flop + diffusion * step_flop + speech * speech_flop",
+        "pass_flop": "(language + encoder) * text_flop + picture * picture_flop + diffusion * step_flop"
+        " + speech * speech_flop",
         "bandwidth_exponent": "bandwidth_power + convolution * bandwidth_more",
         "rate": "speed * convolution_speed ** convolution / depthwise_slow ** depthwise / speech_slow ** speech * 1e12"
         " * (bandwidth / 1e12) ** bandwidth_exponent * (flops / 1e14) ** (flops_power - convolution * bandwidth_more)"
         " * devices ** spread",
-        "time": "passes * pass_flop / rate + step_s / batch",
+        "time": "passes * pass_flop / rate + step_s / at_once",
     },
     {
         "speed": Constant(30.0, 2.0, 1.5, "TFLOP/s on a GPU of 1 TB/s and rated 100 TFLOP/s"),
@@ -223,12 +232,14 @@ _SEEING = Formula(
     {"tensorrt": 2.0, "openvino": 1.6, "onnx": 1.2},
     1.5,
 )
-# Arithmetic of training for one pass forwards: backwards costs two more, without the gradients of fixed weights one more.
+# Passes in a training step: the pass back costs two passes forwards, or one where weights are fixed.
 _PASSES = {"train": 3.0, "fine-tune": 3.0, "lora": 2.0}
 
 
 def _training(kind: str) -> Formula:
-    return replace(_TRAINING, steps={"passes": str(_PASSES[kind]), **_TRAINING.steps})
+    # By LoRA, large models take few texts at a time, and add up gradients until the batch is full.
+    at_once = "Piecewise((Min(batch, 4), language * parameters > 1e9), (batch, True))" if kind == "lora" else "batch"
+    return replace(_TRAINING, steps={"passes": str(_PASSES[kind]), "at_once": at_once, **_TRAINING.steps})
 
 
 FORMULAS: Mapping[str, Formula] = {
@@ -247,7 +258,7 @@ FORMULAS: Mapping[str, Formula] = {
             ),
             "layer_s": Constant(5e-5, 1.5, 1.6, "time of a layer beside reading, in s", {"apple": 8e-5, "cpu": 5e-5}),
             "use": Constant(0.3, 1.7, 1.0, "share of a processor's rated FLOP/s that is reached"),
-            "experts_more": Constant(1.5, 1.7, 1.0, "further time of a layer with experts"),
+            "experts_more": Constant(0.6, 1.7, 1.0, "further time of a layer with experts"),
             "spread": Constant(0.6, 1.2, 1.0, "exponent of the number of devices that work on one layer at once"),
         },
     ),
@@ -311,14 +322,15 @@ FORMULAS: Mapping[str, Formula] = {
     "transcribe": Formula(
         "recording",
         {
-            # Whisper hears windows of 30 s, as 1,500 positions each; people say about 3.5 tokens a second.
+            # Whisper hears 30 s at once, as 1,500 positions; people say about 3.5 tokens a second.
             "windows": "Max(audio_s / 30, 1)",
             "spoken": "3.5 * Max(audio_s, 10)",
             "rate": "speed * 1e12 * (flops / 1e14) ** flops_power",
             "token": "decoder_parameters * weight_bits / 8 / (reach * bandwidth) + 2 * decoder_parameters / rate"
             " + decoder_layers * layer_s",
             "listen": "windows * 3000 * encoder_parameters / rate",
-            "time": "listen + whole * (spoken * token / batch ** batch_power + parameters * weight_bits / 8 / load_rate)",
+            "load": "parameters * weight_bits / 8 / load_rate",
+            "time": "listen + whole * (spoken * token / batch ** batch_power + load)",
         },
         {
             "speed": Constant(25.0, 2.0, 1.5, "TFLOP/s at rated 100 TFLOP/s"),
@@ -346,8 +358,8 @@ FORMULAS: Mapping[str, Formula] = {
             "call_s": Constant(0.01, 2.0, 1.3, "time of a step beside arithmetic, in s"),
             "pixel_s": Constant(0.3, 2.0, 1.3, "time to decode a million pixels, in s"),
         },
-        {},
-        1.4,
+        {"directml": 0.5, "stable-diffusion.cpp": 0.6},
+        1.6,
     ),
     "tables": Formula(
         "run",
@@ -355,7 +367,7 @@ FORMULAS: Mapping[str, Formula] = {
             "depth": "Max(log(Max(leaves, 2)) / log(2), 1)",
             "visits": "rows * columns ** column_power * trees * depth * exact_slow ** exact * forest_slow ** forest",
             "rate": "speed * 1e9 * (cores / 16) ** core_power * (bandwidth / 1e11) ** bandwidth_power"
-            " / leaf_slow ** (leafwise * (1 - processor))",
+            " / leaf_slow ** (opencl * (1 - processor))",
             "time": "visits / rate + trees * (tree_s + leafwise * Min(leaves, 4096) * leaf_s) + start_s",
         },
         {
@@ -365,7 +377,7 @@ FORMULAS: Mapping[str, Formula] = {
             "bandwidth_power": Constant(0.5, 1.3, 1.0, "exponent of the bandwidth"),
             "exact_slow": Constant(6.0, 1.5, 1.0, "factor for exact splits"),
             "forest_slow": Constant(6.0, 2.0, 1.0, "factor for forests"),
-            "leaf_slow": Constant(4.0, 1.6, 1.0, "factor for trees that grow by leaf on a GPU"),
+            "leaf_slow": Constant(4.0, 1.6, 1.0, "factor for LightGBM's OpenCL on a GPU"),
             "tree_s": Constant(0.005, 1.6, 1.6, "time of a tree, in s"),
             "leaf_s": Constant(4e-5, 1.6, 1.6, "time of a leaf that is grown by itself, in s"),
             "start_s": Constant(0.3, 1.6, 1.0, "time to start, in s"),
@@ -391,10 +403,11 @@ _TRAINED = MemorySum(
         "copy": "parameters * 4 * mixed",
         "gradients": "parameters * (4 - 2 * mixed)",
         "optimiser": "parameters * 8",
-        "activations": "(language + encoder) * text_kept * Piecewise((each, parameters < 1e9), (1, True)) + each * seen",
+        "activations": "(language + encoder) * text_kept * Piecewise((each, parameters < 1e9), (1, True))"
+        " + each * seen",
         **_PROGRAM,
     },
-    # Models of a billion parameters and more are spread over all devices; smaller ones are copied to each.
+    # From a billion parameters on, models are spread over all devices; smaller ones are copied to each.
     "Piecewise((memory, parameters >= 1e9), (memory_each, True))",
 )
 _ANSWERED = MemorySum(
@@ -410,7 +423,7 @@ _SEEN = MemorySum(
     _PICTURE,
     {"weights": "parameters * weight_bits / 8", "activations": "Max(batch, 1) * picture_flop / 400", **_PROGRAM},
 )
-# Memory by kind of job. One user at a time serves where the memory has no room for more.
+# Memory by kind. Where memory has no room for more, one user at a time is served.
 MEMORY: Mapping[str, MemorySum] = {
     "decode": _ANSWERED,
     "prompt": _ANSWERED,
@@ -421,7 +434,7 @@ MEMORY: Mapping[str, MemorySum] = {
         _TRAINED.steps,
         {
             "weights": "(parameters + companions) * weight_bits / 8",
-            # Adapters of about 0.4% of the parameters, with gradients, optimiser and a copy in 32 bits.
+            # Adapters have about 0.4% as many parameters, with gradients, optimiser and a copy in 32 bits.
             "adapters": "0.004 * parameters * 16",
             "activations": "(language + encoder) * tokens_per_sample * (layers * hidden * 8 + vocab * 6) + each * seen",
             **_PROGRAM,
@@ -460,7 +473,11 @@ BOUNDS: Mapping[str, Formula] = {
         kind: Formula(
             "sample",
             {
-                **{name: text for name, text in _training(kind).steps.items() if name not in ("bandwidth_exponent", "rate", "time")},
+                **{
+                    name: text
+                    for name, text in _training(kind).steps.items()
+                    if name not in ("bandwidth_exponent", "rate", "time")
+                },
                 "time": "passes * pass_flop / (flops * devices)",
             },
             {},

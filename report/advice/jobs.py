@@ -1,4 +1,4 @@
-"""Jobs: a kind of work with a model, its size, a machine and a program; and the numbers that formulas take from them."""
+"""Jobs: work with a model, sizes, a machine and a program; and the numbers that formulas take from them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ WORK = (
     "tokens_in", "tokens_out", "users", "samples", "tokens_per_sample", "steps", "batch", "epochs", "rows", "columns",
     "trees", "leaves", "audio_s", "pictures", "pixels",
 )  # fmt: skip
-# Sizes of work that askers leave out, as most published runs have them. 0: the size decides nothing but the length of a
-# whole run, which then has none.
+# Usual sizes to fill in where askers leave them out.
 USUAL: Mapping[str, Mapping[str, float]] = {
     "decode": {"tokens_in": 64, "tokens_out": 128},
     "prompt": {"tokens_in": 512},
@@ -39,7 +38,7 @@ USUAL: Mapping[str, Mapping[str, float]] = {
     "fit": {"tokens_in": 512, "tokens_out": 512, "users": 1, "batch": 1, "tokens_per_sample": 512},
     "memory": {"tokens_in": 512, "tokens_out": 512, "users": 1, "batch": 1, "tokens_per_sample": 512},
 }
-# Tokens of a text for encoders, steps of networks that were distilled to few, and users where only samples are told.
+# Tokens in a text for encoders, steps for networks that were distilled to few, and users where only samples are told.
 ENCODER_TOKENS, FEW_STEPS, MOST_USERS = 160.0, 4.0, 256.0
 # Programs that let several GPUs work on one layer at once; others go through the GPUs one after the other.
 PARALLEL = ("vllm", "tensorrt-llm", "exllama", "megatron")
@@ -57,7 +56,7 @@ _ONLY_ENCODER = re.compile(r"encod(er|e|ing) (pass |time )?only|only the encoder
 _ON_GPU = re.compile(r"metal|mps|gpu|core ?ml|\bmlx")
 
 
-# Parameters of the text encoders and decoders beside networks that make pictures.
+# Parameters in text encoders and decoders beside networks that make pictures.
 _COMPANIONS = (
     (r"flux|sd-?3|stable-diffusion-3|auraflow|hunyuan|pixart|z-image|qwen-image|wan", 4.9e9),
     (r"xl|kolors|playground", 0.9e9),
@@ -65,7 +64,7 @@ _COMPANIONS = (
 )
 
 
-class Unclear(Exception):
+class UnclearJobError(Exception):
     """A job that cannot be answered: what is missing or makes no sense."""
 
 
@@ -117,21 +116,21 @@ def hardware_class(machine: Machine) -> str:
 
 
 def parse_job(record: Mapping[str, Any]) -> Job:
-    """Read a job from JSON. Raises Unclear if a field has the wrong type, or the kind is not known."""
+    """Read a job from JSON. Raises UnclearJobError if a field has the wrong type, or the kind is not known."""
 
     def number(value: Any, name: str) -> float | None:
         if value is None or value == "":
             return None
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
-            raise Unclear(f"{name} must be a number of at least 0, not {value!r}")
+            raise UnclearJobError(f"{name} must be a number of at least 0, not {value!r}")
         return float(value) or None
 
     kind = record.get("kind")
     if kind not in KINDS:
-        raise Unclear(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+        raise UnclearJobError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     work = record.get("work") or {}
     if not isinstance(work, Mapping):
-        raise Unclear(f"work must be an object, not {work!r}")
+        raise UnclearJobError(f"work must be an object, not {work!r}")
     count, threads = number(record.get("count"), "count"), number(record.get("threads"), "threads")
     return Job(
         id=str(record.get("id", "")),
@@ -157,9 +156,7 @@ def _usual_format(job: Job, program: str, machine: Machine, model: Model | None)
         return Format("FP8", 8.0, "float8") if native["eight"] else Format("MXFP4", 4.3, "float16")
     if program in ("tensorrt", "openvino") and job.kind in ("classify", "detect") and not machine.is_cpu:
         return Format("16 bits", 16.0, "float16")
-    if job.kind in ("decode", "prompt", "fit", "memory") and (
-        program == "llama.cpp" or (not program and (machine.is_cpu or machine.is_apple))
-    ):
+    if job.kind in ("decode", "prompt", "fit", "memory") and (program in ("", "llama.cpp")):
         return Format("Q4_K_M", 4.85, "float16")
     if program == "mlx" and job.kind in ("decode", "prompt"):
         return Format("4bit", 4.5, "float16")
@@ -174,8 +171,8 @@ def _usual_format(job: Job, program: str, machine: Machine, model: Model | None)
 
 
 def rated_flops(machine: Machine, arithmetic: str) -> float:
-    """Return the rated FLOP/s of one chip in a format of arithmetic."""
-    if machine.is_cpu or machine.is_apple:
+    """Return one chip's rated FLOP/s in a format."""
+    if machine.is_cpu or (machine.is_apple and arithmetic in ("unknown", "float32", "tf32")):
         return machine.vector_flops
     if arithmetic == "unknown":
         # Halfway between 32 and 16 bits.
@@ -187,13 +184,17 @@ def rated_flops(machine: Machine, arithmetic: str) -> float:
     return machine.matrix_flops
 
 
+# Two processors read little faster than one, because data lie in the other's memory: exponent of their number.
+SOCKETS = 0.4
+
+
 def machine_inputs(machine: Machine, arithmetic: str) -> dict[str, float]:
     """Return the inputs that come from a machine."""
     if machine.is_cpu:
         cores = max(machine.cores, 1) * machine.count
         used = min(machine.threads or cores, cores)
         return {
-            "bandwidth": min(machine.bandwidth * machine.count, used * CORE_BYTES_PER_S),
+            "bandwidth": min(machine.bandwidth * machine.count**SOCKETS, used * CORE_BYTES_PER_S),
             "flops": machine.vector_flops * machine.count * used / cores,
             "devices": 1.0,
             "cores": float(used),
@@ -212,7 +213,7 @@ def machine_inputs(machine: Machine, arithmetic: str) -> dict[str, float]:
     }
 
 
-# Share of a machine's memory that a job can use: macOS keeps a fourth from its GPU, and drivers and desktops take theirs.
+# Share in a machine's memory that a job can use: macOS keeps a fourth from its GPU; drivers and desktops take theirs.
 USABLE = {"cpu": 0.9, "apple": 0.75, "gpu": 0.95}
 
 
@@ -220,7 +221,7 @@ def model_inputs(model: Model) -> dict[str, float]:
     """Return the inputs that come from a model."""
     whisper = "whisper" in model.key
     turbo, distilled = "turbo" in model.key, "distil" in model.key
-    # The encoder of Whisper's large models, and of those that were cut from them, has 637 million parameters.
+    # In Whisper's large models, and in models that were cut from them, the encoder has 637 million parameters.
     encoder = model.parameters * (0.42 if whisper else 1.0)
     if whisper and ("large" in model.key or turbo or distilled):
         encoder = 637e6
@@ -255,12 +256,12 @@ def model_inputs(model: Model) -> dict[str, float]:
 
 
 def examine(job: Job) -> Situation:
-    """Recognise the names of a job and work out the inputs of its formula.
+    """Recognise a job's names, and work out the inputs to its formula.
 
-    Raises UnknownName for a name that is in no table, and Unclear if something that decides is missing.
+    Raises UnknownNameError for a name that is in no table, and UnclearJobError if something that decides is missing.
     """
     if not job.hardware.strip():
-        raise Unclear("hardware is missing")
+        raise UnclearJobError("hardware is missing")
     # A program's threads do not mean that an Apple chip's GPU is idle.
     on_gpu = _ON_GPU.search(f"{job.text} {job.software or ''}".lower()) and re.search(r"\bm\d\b", job.hardware.lower())
     machine = find_machine(job.hardware, job.count, None if on_gpu else job.threads, job.kind == "tables")
@@ -268,10 +269,10 @@ def examine(job: Job) -> Situation:
     model = None
     if job.kind != "tables":
         if not job.model.strip() and not job.parameters:
-            raise Unclear("model is missing")
+            raise UnclearJobError("model is missing")
         model = find_model(job.model, job.kind, job.parameters)
         if not model.parameters and not model.flop_per_item:
-            raise Unclear(f"the size of {model.name} is not known: tell parameters")
+            raise UnclearJobError(f"the size of {model.name} is not known: tell parameters")
     form = find_format(job.precision) or find_format(job.model if job.kind in ("decode", "prompt", "serve") else "")
     assumed: dict[str, float | str] = {}
     if form is None:
@@ -282,7 +283,7 @@ def examine(job: Job) -> Situation:
         **(model_inputs(model) if model else {}),
         "weight_bits": form.weight_bits,
         "parallel": float(program in PARALLEL),
-        "year": (job.year or 2025.0) - 2023,
+        "year": min(max((job.year or 2025.0) - 2023, -6.0), 3.0),
         **work_inputs(job, model, program, assumed),
     }
     return Situation(job, machine, model, form, program, inputs, assumed)
@@ -291,7 +292,7 @@ def examine(job: Job) -> Situation:
 def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, float | str]) -> dict[str, float]:
     """Return the inputs that come from the work, with usual sizes for those that are not told.
 
-    Raises Unclear for tables without rows.
+    Raises UnclearJobError for tables without rows.
     """
     usual = dict(USUAL[job.kind])
     if model and model.kind == "encoder":
@@ -305,32 +306,34 @@ def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, 
     if job.kind == "tables":
         rows = job.amount("rows") or job.amount("samples")
         if not rows:
-            raise Unclear("work.rows is missing")
+            raise UnclearJobError("work.rows is missing")
         # Forests let trees grow until their leaves are pure.
         usual["leaves"] = rows / 4 if program == "forest" else usual["leaves"]
         usual["rows"] = rows
     inputs = {}
     for name in WORK:
-        told = job.amount(name)
-        if name == "batch" and job.kind == "embed" and told is None:
-            told = job.amount("users")
-        if told is None and name in usual:
+        stated = job.amount(name)
+        if name == "batch" and job.kind == "embed" and stated is None:
+            stated = job.amount("users")
+        if stated is None and name in usual:
             assumed[name] = usual[name]
-        inputs[name] = told if told is not None else float(usual.get(name, 0.0))
+        inputs[name] = stated if stated is not None else float(usual.get(name, 0.0))
     pixels = inputs["pixels"] or (model.pixels if model else 0.0)
     inputs["pixels"] = pixels or (1048576.0 if job.kind == "pictures" else 50176.0)
     if model and not model.pixels:
-        # The model's arithmetic is of its own pictures, whose size is not told.
+        # The model's count is for its own pictures, whose size is not told.
         inputs["item_pixels"] = inputs["pixels"]
     inputs["whole"] = float(not _ONLY_ENCODER.search(job.text.lower()))
     inputs["exact"] = float("exact" in program)
     inputs["forest"] = float(program == "forest")
     inputs["leafwise"] = float(program == "lightgbm")
+    # LightGBM's first build for GPUs, in OpenCL, is slow; the later one for CUDA is not.
+    inputs["opencl"] = float(program == "lightgbm" and "cuda" not in f"{job.model} {job.software or ''}".lower())
     return inputs
 
 
 def run_length(situation: Situation) -> float:
-    """Return the samples of a whole training run; 0 if their number is not told."""
+    """Return the samples in a whole training run; 0 if their number is not told."""
     inputs, job = situation.inputs, situation.job
     if job.amount("samples") and (job.amount("epochs") or not job.amount("steps")):
         return inputs["samples"] * (job.amount("epochs") or 1.0)

@@ -1,7 +1,7 @@
 """Models by the names that people write, with their sizes.
 
 `data/reference/advice/models.csv` lists models; model_names.csv adds other spellings. A language model that is not in
-the list, but whose parameters are known, gets the usual shape of its size.
+the list, but whose parameters are known, gets the usual shape for its size.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from report.advice.chips import ADVICE, UnknownName, read_table
+from report.advice.chips import ADVICE, UnknownNameError, read_table
 
-# Kinds of models that a kind of job can use, best first.
+# Model kinds that a job can use, best first.
 KINDS_OF_JOBS = {
     "decode": ("language",),
     "prompt": ("language",),
@@ -42,8 +42,8 @@ class Model:
     """A model.
 
     parameters: all; active: used for one token; kv_width: numbers that one layer keeps for one token; layers: all, and
-    those that keep tokens; flop_per_item: of one forward pass of an item, such as one picture of `pixels`; listed:
-    whether the model has a row of its own.
+    those that keep tokens; flop_per_item: in one forward pass for an item, such as a picture with `pixels`; listed:
+    the model has its own row.
     """
 
     key: str
@@ -69,7 +69,7 @@ class Model:
 def _tokens(text: str) -> list[str]:
     """Split a name into words in lower case: 'Llama-3.1-8B' to llama, 3.1 and 8b."""
     text = text.lower()
-    # An owner before a slash is no part of the name.
+    # An owner before a slash does not belong to the name.
     text = text.split("/")[-1] if re.match(r"^[\w.-]+/[\w.:-]*[a-z]{3}[\w.:-]*$", text) else text
     text = re.sub(r"([a-z]{2,})(?=\d)", r"\1 ", text)
     text = re.sub(r"(?<=\d)(?=[a-z]{4,})", " ", text)
@@ -82,7 +82,7 @@ def _number(text: str) -> float:
 
 
 def usual_shape(parameters: float) -> tuple[float, float]:
-    """Return the usual number of layers and hidden width of a language model: 12 layers width^2 parameters."""
+    """Return a language model's usual layers and hidden width: 12 layers width^2 parameters."""
     width = max(64.0, (parameters / 12 / 0.0073) ** (1 / 3))
     return max(2.0, round(0.0073 * width)), round(width / 64) * 64
 
@@ -149,12 +149,18 @@ def size_in_name(text: str) -> float:
 def find_model(text: str, kind: str, parameters: float | None = None) -> Model:
     """Recognise a model in a text such as 'Llama-3.1-8B-Instruct', 'GPT-2 124M' or 'resnet50'.
 
-    kind: kind of job, which settles names of several models. parameters: as the asker tells them. Raises UnknownName.
+    kind: the job's, which settles names that several models share. parameters: as the asker tells them.
+
+    Raises UnknownNameError.
     """
-    plain = re.sub(r"\b(q\d\w*|fp16|fp8|bf16|int[48]|awq|gptq|gguf|\d ?bits?|instruct|chat|it|hf|base model)\b", " ", text.lower().replace("_k_", "_k"))
+    plain = re.sub(
+        r"\b(q\d\w*|fp16|fp8|bf16|int[48]|awq|gptq|gguf|\d ?bits?|instruct|chat|it|hf|base model)\b",
+        " ",
+        text.lower().replace("_k_", "_k"),
+    )
     plain = re.sub(r"[_:]", " ", plain)
     words = set(_tokens(plain)) | set(_tokens(text))
-    told = parameters or size_in_name(text)
+    stated = parameters or size_in_name(text)
     kinds = KINDS_OF_JOBS.get(kind, ())
     best, score = None, (0.0, 0.0, 0.0)
     for spelling, letters, key, _ in _spellings():
@@ -163,8 +169,8 @@ def find_model(text: str, kind: str, parameters: float | None = None) -> Model:
         model = listed_models()[key]
         if kinds and model.kind not in kinds:
             continue
-        if told and model.parameters and kind not in ("classify", "detect", "pictures"):
-            ratio = model.parameters / told
+        if stated and model.parameters and kind not in ("classify", "detect", "pictures"):
+            ratio = model.parameters / stated
             if not 0.75 < ratio < 1.34:
                 continue
         # A bare size or a bare word such as "large" names nothing.
@@ -176,11 +182,11 @@ def find_model(text: str, kind: str, parameters: float | None = None) -> Model:
     if best is not None:
         best = _with_parameters(best, parameters)
         return replace(best, active=_active(text, best))
-    if told and kind == "pictures":
-        return replace(generic_model(text, told), kind="diffusion")
-    if told and (not kinds or kinds[0] in ("language", "encoder") or "language" in kinds):
-        return generic_model(text, told)
-    raise UnknownName("model", text, nearest_models(text))
+    if stated and kind == "pictures":
+        return replace(generic_model(text, stated), kind="diffusion")
+    if stated and (not kinds or kinds[0] in ("language", "encoder") or "language" in kinds):
+        return generic_model(text, stated)
+    raise UnknownNameError("model", text, nearest_models(text))
 
 
 def _active(text: str, model: Model) -> float:
@@ -195,7 +201,7 @@ def _with_parameters(model: Model, parameters: float | None) -> Model:
 
 
 def generic_model(name: str, parameters: float) -> Model:
-    """Return a language model of the usual shape for its size."""
+    """Return a language model with the usual shape for its size."""
     match = _ACTIVE.search(name.lower())
     active = float(match[1]) * 1e9 if match else parameters
     layers, hidden = usual_shape(active)

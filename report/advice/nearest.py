@@ -10,17 +10,17 @@ from report.advice.outcomes import Outcome
 
 
 def nearest_outcomes(situation: Situation, outcomes: Sequence[Outcome], number: int = 2) -> list[Outcome]:
-    """Return the outcomes of the same kind that are nearest in hardware and in the model's size, from different sources.
+    """Return the outcomes nearest to a job: same kind, like hardware and model size, from different sources.
 
-    The distance adds the logarithms of ratios of bandwidth, FLOP/s and parameters; another class of hardware adds as much
-    as a factor of ten.
+    The distance adds the log ratios in bandwidth, FLOP/s and parameters; another hardware class adds as much as a
+    factor 10.
     """
 
     def distance(outcome: Outcome) -> float:
         other = outcome.situation
         names = ("bandwidth", "flops", "devices", "parameters")
         pairs = [(situation.inputs.get(name, 1.0), other.inputs.get(name, 1.0)) for name in names]
-        apart = sum(abs(math.log(one / two)) for one, two in pairs if one > 0 and two > 0)
+        apart = sum(abs(math.log(mine / theirs)) for mine, theirs in pairs if mine > 0 and theirs > 0)
         return apart + (0.0 if other.hardware_class == situation.hardware_class else math.log(10))
 
     same = sorted((each for each in outcomes if each.situation.job.kind == situation.job.kind), key=distance)

@@ -12,12 +12,54 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import StudyError
-from report.advice.chips import UnknownName, read_table
-from report.advice.jobs import WORK, Job, Situation, Unclear, examine
+from report.advice.chips import UnknownNameError, read_table
+from report.advice.jobs import WORK, Job, Situation, UnclearJobError, examine
 from report.advice.units import item_time
 from report.data.published_records import PUBLISHED
 
 OUTCOMES = PUBLISHED / "jobs" / "outcomes.csv"
+# Columns with their type, meaning and unit.
+COLUMNS: Mapping[str, tuple[str, str, str]] = {
+    "source": ("string", "Repository or thread that tells the outcome; whatever its length, it is one source", ""),
+    "id": ("string", "Name of the outcome", ""),
+    "measured_by": ("string", "Who ran it", ""),
+    "where": ("string", "Message, table and row under the address", ""),
+    "url": ("string", "Address of the message or file", ""),
+    "date": ("string", "Year, month or day when it was posted or measured", ""),
+    "kind": ("string", "Kind of job: decode, prompt, serve, train, fine-tune, lora, classify, detect, embed, …", ""),
+    "model": ("string", "Model as the source writes it", ""),
+    "parameters": ("number", "Parameters of the model, where told", ""),
+    "precision": ("string", "Number format as the source writes it", ""),
+    "hardware": ("string", "GPU or processor that did the work", ""),
+    "device": ("string", "cpu or gpu", ""),
+    "count": ("number", "GPUs, or processors", ""),
+    "cpu": ("string", "Processor beside the GPU", ""),
+    "threads": ("number", "Threads of the processor", ""),
+    "tokens_in": ("number", "Tokens of the prompt or before the answer", ""),
+    "tokens_out": ("number", "Tokens of the answer", ""),
+    "users": ("number", "Requests at once", ""),
+    "samples": ("number", "Samples of the data set, or of the job", ""),
+    "tokens_per_sample": ("number", "Tokens of one sample", ""),
+    "steps": ("number", "Optimiser's steps; denoising steps of a picture", ""),
+    "batch": ("number", "Samples in one step or call", ""),
+    "epochs": ("number", "Passes over the data set", ""),
+    "rows": ("number", "Rows of the table", ""),
+    "columns": ("number", "Columns of the table", ""),
+    "trees": ("number", "Trees", ""),
+    "leaves": ("number", "Leaves of one tree", ""),
+    "audio_s": ("number", "Length of the sound", "s"),
+    "pictures": ("number", "Pictures made", ""),
+    "pixels": ("number", "Pixels of one picture", ""),
+    "software": ("string", "Program", ""),
+    "version": ("string", "Its version", ""),
+    "care": ("string", "as found: a user ran it as it comes; maker: its author did; tuned: an expert did", ""),
+    "value": ("number", "Time or rate", ""),
+    "unit": ("string", "Unit of the value", ""),
+    "how": ("string", "read, or parsed from a file", ""),
+    "record": ("string", "Record (source/id) in data/published with the same figure", ""),
+    "aside": ("string", "Why constants are not fitted to it; empty if they are", ""),
+    "note": ("string", "What limits it", ""),
+}
 # How much care was taken: 1 for experts, 0 for users who ran it as it comes.
 CARE = {"as found": 0.0, "maker": 0.5, "tuned": 1.0}
 
@@ -66,7 +108,7 @@ def read_outcomes(path: Path = OUTCOMES) -> list[Outcome]:
         try:
             situation = examine(_job(row))
             time = item_time(situation, float(row["value"]), row["unit"])
-        except (UnknownName, Unclear) as error:
+        except (UnknownNameError, UnclearJobError) as error:
             raise StudyError(f"{path}, {row['id']}: {error}") from error
         if not (time > 0 and math.isfinite(time)):
             raise StudyError(f"{path}, {row['id']}: the time of one item is {time}")

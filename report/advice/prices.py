@@ -1,4 +1,4 @@
-"""Prices of machines for the adviser: by the hour from published records, and launch prices of chips."""
+"""Prices for the adviser: by the hour from published records, and chips at launch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from report.advice.chips import Machine, UnknownName, find_machine, read_table
+from report.advice.chips import Machine, UnknownNameError, find_machine, read_table
 from report.data.published_records import PUBLISHED
 from report.data.reference_figures import REFERENCE, read_reference
 
-# Records with prices of one GPU for an hour, on demand.
+# Records with prices for one GPU and hour, on demand.
 RENTED = PUBLISHED / "cloud-gpus.csv"
 # A rented machine with processors alone, whose price is shared out among its cores.
 _CPU_HOUR, _CPU_CORES = "aws-m7a.48xlarge.usd_per_hour", "aws-m7a.48xlarge.cores"
@@ -19,14 +19,14 @@ _CPU_HOUR, _CPU_CORES = "aws-m7a.48xlarge.usd_per_hour", "aws-m7a.48xlarge.cores
 
 @cache
 def hourly_prices(path: Path = RENTED) -> Mapping[str, float]:
-    """Return the median price of one GPU for an hour in USD, by chip."""
+    """Return the median price for one GPU and hour in USD, by chip."""
     prices: dict[str, list[float]] = {}
     for row in read_table(path):
         if row["measure"] != "price-per-hour" or not row["gpu"]:
             continue
         try:
             chip = find_machine(row["gpu"]).chip
-        except UnknownName:
+        except UnknownNameError:
             continue
         prices.setdefault(chip, []).append(float(row["value"]))
     return {chip: statistics.median(values) for chip, values in prices.items()}
@@ -34,13 +34,13 @@ def hourly_prices(path: Path = RENTED) -> Mapping[str, float]:
 
 @cache
 def core_price(reference: Path = REFERENCE) -> float:
-    """Return the price of a server's core for an hour in USD."""
+    """Return the price for a server's core and hour in USD."""
     figures = read_reference(reference)
     return float(figures[_CPU_HOUR]["value"]) / float(figures[_CPU_CORES]["value"])
 
 
 def rent(machine: Machine) -> float | None:
-    """Return the price of a machine for an hour in USD; None if no price is known."""
+    """Return a machine's price for an hour in USD; None if no price is known."""
     if machine.kind == "cpu-server":
         return core_price() * (machine.threads or machine.cores * machine.count)
     hour = hourly_prices().get(machine.chip)
@@ -48,5 +48,5 @@ def rent(machine: Machine) -> float | None:
 
 
 def purchase(machine: Machine) -> float | None:
-    """Return the launch price of a machine's chips in USD; None if it is not known."""
+    """Return the price in USD to buy a machine's chips at launch; None if it is not known."""
     return None if machine.usd is None else machine.usd * machine.count

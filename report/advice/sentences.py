@@ -107,7 +107,7 @@ def _ends(wish: Wish, answered: Answer) -> tuple[bool, bool]:
 
 
 def _memory_slots(answered: Answer) -> dict[str, str]:
-    return {"needed": gigabytes(answered.needed), "room": gigabytes(answered.room)}
+    return {"needed": gigabytes(answered.required_bytes), "room": gigabytes(answered.room)}
 
 
 def say_advice(advice: Advice) -> list[str]:
@@ -128,7 +128,7 @@ def _advice_sentences(advice: Advice) -> Iterator[str]:
         elif not unpriced:
             answered = [each for each in advice.answers if each.value]
             lacking = bool(answered) and all(each.fits == "no" for each in answered)
-            needed = gigabytes(min(each.needed for each in answered)) if lacking else ""
+            needed = gigabytes(min(each.required_bytes for each in answered)) if lacking else ""
             yield words["too_large" if lacking else "unanswered"].format(needed=needed)
         return
     slots = {"does": _does(best), "wants": wants}

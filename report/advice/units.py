@@ -1,10 +1,10 @@
-"""Units of answers: from the time of a natural item to rates, steps and whole runs, and back."""
+"""Units for answers: from a natural item's time to rates, steps and whole runs, and back."""
 
 from __future__ import annotations
 
-from report.advice.jobs import TRAINING, Situation, Unclear, run_length
+from report.advice.jobs import TRAINING, Situation, UnclearJobError, run_length
 
-# Units for each kind of job; the first is the usual one.
+# Units by kind; the first is the usual one.
 UNITS = {
     "decode": ("token/s", "s", "ms/token", "s/token"),
     "prompt": ("token/s", "s"),
@@ -27,12 +27,12 @@ _SPELLINGS = {
     "iteration/s": "step/s", "seconds": "s", "second": "s", "sec": "s", "min": "minutes", "h": "hours", "hour": "hours",
     "minute": "minutes", "x real time": "x", "times real time": "x", "rtf": "x",
 }  # fmt: skip
-# Units of time for whole runs, in seconds.
+# Time units for whole runs, in seconds.
 LONG = {"s": 1.0, "ms": 1e-3, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 
 def plain_unit(unit: str, kind: str) -> str:
-    """Return a unit as UNITS spells it. Raises Unclear if a kind has no such unit."""
+    """Return a unit as UNITS spells it. Raises UnclearJobError if a kind has no such unit."""
     text = unit.strip()
     text = _SPELLINGS.get(text.lower(), text)
     units = UNITS.get(kind, ())
@@ -43,14 +43,15 @@ def plain_unit(unit: str, kind: str) -> str:
     if kind in ("classify", "detect") and text in ("s/picture", "picture/s"):
         text = text.replace("picture", "sample")
     if text not in units and text not in LONG:
-        raise Unclear(f"unit {unit!r} is not one of {', '.join(units)} for {kind}")
+        raise UnclearJobError(f"unit {unit!r} is not one of {', '.join(units)} for {kind}")
     return text
 
 
 def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
-    """Return the factor from the time of one item to a unit, and whether the unit is a rate.
+    """Return the factor from one item's time to a unit, and True for a rate.
 
-    A rate is the factor over the time; a time is the factor times it. Raises Unclear if the size of the work is missing.
+    A rate is the factor over the time; a time is the factor times it. Raises UnclearJobError if a size
+    is missing.
     """
     job, inputs = situation.job, situation.inputs
     kind = job.kind
@@ -59,8 +60,11 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
         factor, _ = seconds_per_unit(situation, "s")
         return factor / LONG[unit], False
     if kind == "decode":
-        made = job.amount("tokens_out") or job.amount("samples")
-        return {"token/s": (1.0, True), "s/token": (1.0, False), "ms/token": (1e3, False)}.get(unit) or (_told(made, "tokens_out"), False)
+        tokens = job.amount("tokens_out") or job.amount("samples")
+        return {"token/s": (1.0, True), "s/token": (1.0, False), "ms/token": (1e3, False)}.get(unit) or (
+            _require(tokens, "tokens_out"),
+            False,
+        )
     if kind == "prompt":
         return (inputs["tokens_in"], True) if unit == "token/s" else (1.0, False)
     if kind == "serve":
@@ -68,12 +72,12 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
             return 1.0, True
         if unit == "request/s":
             return 1 / inputs["tokens_out"], True
-        return _told(job.amount("samples"), "samples") * inputs["tokens_out"], False
+        return _require(job.amount("samples"), "samples") * inputs["tokens_out"], False
     if kind in TRAINING:
         if unit == "s/epoch":
-            return _told(job.amount("samples"), "samples"), False
+            return _require(job.amount("samples"), "samples"), False
         if unit == "s":
-            return _told(run_length(situation), "samples or steps"), False
+            return _require(run_length(situation), "samples or steps"), False
         return {
             "s/step": (inputs["batch"], False),
             "step/s": (1 / inputs["batch"], True),
@@ -86,7 +90,7 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
         return {"sample/s": (1.0, True), "s/sample": (1.0, False), "ms/sample": (1e3, False)}[unit]
     if kind == "embed":
         if unit == "s":
-            return _told(inputs["samples"] or None, "samples"), False
+            return _require(inputs["samples"] or None, "samples"), False
         return {"token/s": (inputs["tokens_per_sample"], True), "s/sample": (1.0, False)}.get(unit, (1.0, True))
     if kind == "transcribe":
         return (inputs["audio_s"], True) if unit == "x" else (1.0, False)
@@ -101,19 +105,19 @@ def seconds_per_unit(situation: Situation, unit: str) -> tuple[float, bool]:
     return 1.0, False
 
 
-def _told(value: float | None, name: str) -> float:
+def _require(value: float | None, name: str) -> float:
     if not value:
-        raise Unclear(f"work.{name} is missing, so a whole run has no length")
+        raise UnclearJobError(f"work.{name} is missing, so a whole run has no length")
     return value
 
 
 def item_time(situation: Situation, value: float, unit: str) -> float:
-    """Return the seconds of one item for a value in a unit."""
+    """Convert a value in a unit to seconds for one item."""
     factor, rate = seconds_per_unit(situation, unit)
     return factor / value if rate else value / factor
 
 
 def in_unit(situation: Situation, time: float, unit: str) -> float:
-    """Return a value in a unit for the seconds of one item."""
+    """Convert seconds for one item to a unit."""
     factor, rate = seconds_per_unit(situation, unit)
     return factor / time if rate else factor * time

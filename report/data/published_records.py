@@ -26,6 +26,7 @@ from contract.files import read_yaml, yaml_place
 from contract.schema import did_you_mean
 from report import PACKAGE, ROOT
 from report.data.names import KINDS, read_names
+from report.data.table_rows import row_dicts
 
 PUBLISHED = ROOT / "data" / "published"
 SCHEMA = json.loads((PACKAGE / "schemas" / "published.schema.json").read_text(encoding="utf-8"))
@@ -207,8 +208,7 @@ class Published:
 
     @cached_property
     def records_by_key(self) -> Mapping[str, Record]:
-        rows = self.records.to_dict("records")
-        return {str(row["key"]): {str(name): value for name, value in row.items()} for row in rows}
+        return {str(row["key"]): row for row in row_dicts(self.records)}
 
     def family(self, source: str) -> str:
         """Return a source's family. Sources in the same family are not independent of each other."""

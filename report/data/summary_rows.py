@@ -28,9 +28,10 @@ def read_rows(folder: Path, numbers: Collection[int]) -> dict[int, dict[str, Any
 
     from report.data.disturbances import FlagSummary, format_flags
     from report.data.gathered_files import read_summary
+    from report.data.table_rows import row_dicts
 
     table = read_summary(folder, [*_COLUMNS, "result_id"], rows=sorted(numbers))
-    rows = {int(row["row"]): {str(key): value for key, value in row.items()} for row in table.to_dict("records")}
+    rows = {int(row["row"]): row for row in row_dicts(table)}
     if len(rows) < len(set(numbers)):
         raise StudyError(f"{folder}: not the data that these verdicts were made from: judge them again")
     ids = [row["result_id"] for row in rows.values()]

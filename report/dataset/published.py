@@ -11,6 +11,7 @@ from typing import Any
 from report.data.gpu_specs import FIGURES
 from report.data.names import KINDS, read_names, read_subjects
 from report.data.published_records import Published, date_span, with_derived
+from report.data.table_rows import row_dicts
 from report.dataset.declaration import dataset_unit, tables
 
 Row = dict[str, Any]
@@ -29,7 +30,7 @@ def record_rows(published: Published) -> list[Row]:
     """Return a row per record, in the order of its source's file."""
     whole = {column.name for column in tables()["records"].columns if column.type == "integer"}
     rows = []
-    for record in with_derived(published.records).to_dict("records"):
+    for record in row_dicts(with_derived(published.records)):
         row = {
             name: _to_plain_value(record[_RENAMED.get(name, name)], name in whole) for name in tables()["records"].names
         }

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from report.data.dataset import Dataset
-from report.quantities.published import record_rows, value_or_default
+from report.data.table_rows import row_dicts
+from report.quantities.published import value_or_default
 from report.quantities.published_speeds import PROCESSOR, speedup_over_servers
 
 # MLPerf tasks and models to report, each with its description for readers.
@@ -38,7 +39,7 @@ def replaced_processors(data: Dataset) -> list[dict[str, Any]]:
     """
     by_job: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     speedups = speedup_over_servers(data).filter(baseline=PROCESSOR, family="mlperf")
-    for row in record_rows(speedups.frame) if len(speedups) else []:
+    for row in row_dicts(speedups.frame) if len(speedups) else []:
         key, record = (row["task"], row["model"]), data.published.records_by_key[row["records"].split()[0]]
         bulk = record["scenario"] in ("training", "offline") and record["quality"] != HIGHER
         if key in JOBS and bulk and "Jetson" not in str(row["gpu"]):

@@ -65,11 +65,6 @@ def line_points(
     return sorted(({"y": point.pop("estimate"), **point} for point in rows), key=lambda point: float(point["x"] or 0.0))
 
 
-def row_dicts(table: pd.DataFrame) -> list[dict[str, Any]]:
-    """Convert table rows to dicts."""
-    return [{str(name): value for name, value in record.items()} for record in table.to_dict("records")]
-
-
 def alt_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Describe chart rows in a sentence for screen readers."""
     return "; ".join(f"{' '.join(str(row['label']).split())}: {row['text']}" for row in rows)

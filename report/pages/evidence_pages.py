@@ -20,10 +20,10 @@ from report import formatting
 from report.data.gathered_files import read_result_ids, read_summary
 from report.data.published_records import Published
 from report.data.summary_rows import point_text
+from report.data.table_rows import row_dicts
 from report.dataset.declaration import PLAIN_UNITS
 from report.dataset.published import record_rows, reference_rows
 from report.pages.case_evidence import citation
-from report.pages.chart_rows import row_dicts
 from report.pages.evidence_ids import (
     INDEX,
     REFERENCE_PAGE,

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from report import formatting
+from report.data.table_rows import row_dicts
 from report.estimates import Estimates
-from report.pages.chart_rows import is_single_round, row_dicts
+from report.pages.chart_rows import is_single_round
 from report.pages.charts import HOLLOW, ONE_ROUND, Chart
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Sentence, impossible_results

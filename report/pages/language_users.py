@@ -8,8 +8,9 @@ from typing import Any
 import pandas as pd
 
 from report.data.network_labels import title
+from report.data.table_rows import row_dicts
 from report.formatting import format_count, format_exact, join_words, two_digits, with_unit
-from report.pages.chart_rows import library_name, line_points, row_dicts
+from report.pages.chart_rows import library_name, line_points
 from report.pages.charts import Chart, line_chart
 from report.pages.estimate_list import gpu_suffix
 from report.pages.exhibit_types import Exhibit, Table, format_estimate, records

@@ -14,7 +14,8 @@ from contract.errors import StudyError
 from contract.files import write_json, write_text
 from contract.node import read_node, record_path
 from contract.sample_table import SAMPLES, sample_dictionary
-from report.data.published_records import COUNTS, MEANING, NUMBERS, REQUIRED, UNITS, read_published
+from report.advice.outcomes import COLUMNS, OUTCOMES
+from report.data.published_records import COUNTS, MEANING, NUMBERS, PUBLISHED, REQUIRED, UNITS, read_published
 from report.dataset.digests import SUMS, digest, digest_faults, format_digests
 from report.publish.field_descriptor import PROFILE, field_descriptor
 from report.publish.study_metadata import NAME, read_study
@@ -29,6 +30,7 @@ _MEDIA = {
     ".md": ("md", "text/markdown"),
 }
 _TYPES = {"number": "number", "whole number": "integer", "text": "string"}
+_OUTCOMES = OUTCOMES.relative_to(PUBLISHED.parent).as_posix()
 _PACKAGE, _SAMPLES, _RECORDS = "datapackage.json", "samples.schema.json", "published.schema.json"
 
 
@@ -109,6 +111,11 @@ def _table_properties(place: Path, sources: Mapping[str, Mapping[str, Any]]) -> 
         yield "type", "table"
         yield "schema", _RECORDS
         yield "sources", [{"title": f"{source['title']}, {source['publisher']}", "path": source["url"]}]
+    elif place.as_posix() == _OUTCOMES:
+        yield "title", "Jobs that people ran, with the time or rate that they got"
+        yield "type", "table"
+        fields = [field_descriptor(name, kind, meaning, unit) for name, (kind, meaning, unit) in COLUMNS.items()]
+        yield "schema", {"fields": fields, "primaryKey": ["id"]}
 
 
 def _sample_schema() -> dict[str, Any]:

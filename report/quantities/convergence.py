@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from report import statistics
 from report.data.dataset import Dataset, cached_per_dataset
 from report.data.summary import POINT
+from report.data.table_rows import row_dicts
 from report.estimates import Estimates, merge_source_rows
 from report.formatting import format_exact
 from report.quantities import quantity
@@ -276,7 +277,7 @@ def slopes_of_spreads(batches: list[Floats], values: list[list[Floats]]) -> list
     )
     columns = {"estimate": slope, "low": slope - below, "high": slope + above, "se": se}
     table = pd.DataFrame({**columns, "df": np.minimum.reduceat(estimates.df, starts)})
-    return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
+    return row_dicts(table)
 
 
 @_batch_quantity("convergence.time_to_target_s", "s")

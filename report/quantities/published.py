@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from report.data.dataset import Dataset
 from report.data.published_records import LESS_IS_BETTER, QUANTITY_UNITS
+from report.data.table_rows import row_dicts
 from report.estimates import Estimates, exact_estimates
 from report.formatting import short_processor
 from report.quantities import Compute, quantity
@@ -112,7 +113,7 @@ def groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> I
 
 def row_groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[list[dict[str, Any]]]:
     """Yield the same groups as `groups_varying`, as lists of dictionaries, which are faster for few records."""
-    rows = record_rows(records)
+    rows = row_dicts(records)
     for positions in _group_positions(records, same, differ):
         yield [rows[number] for number in positions]
 
@@ -124,11 +125,6 @@ def _group_positions(records: pd.DataFrame, same: Sequence[str], differ: str) ->
     where = np.flatnonzero(several)
     for positions in records[several].groupby(work[several]).indices.values():
         yield where[positions]
-
-
-def record_rows(records: pd.DataFrame) -> list[dict[str, Any]]:
-    """Convert records to dictionaries."""
-    return [{str(name): value for name, value in row.items()} for row in records.to_dict("records")]
 
 
 def record_labels(data: Dataset, record: Mapping[str, Any], *more: str) -> dict[str, Any]:
@@ -190,7 +186,7 @@ def _measure_values(measure: str) -> Callable[[Dataset], Estimates]:
     def values(data: Dataset) -> Estimates:
         records = data.published.records
         rows = []
-        for row in record_rows(without_copies(records[records["measure"] == measure])):
+        for row in row_dicts(without_copies(records[records["measure"] == measure])):
             gpus = None if math.isnan(row["gpus"]) else row["gpus"]
             rows.append(
                 {

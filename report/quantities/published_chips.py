@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset
+from report.data.table_rows import row_dicts
 from report.estimates import Estimates, exact_estimates
 from report.formatting import format_exact
 from report.quantities.published import (
@@ -21,7 +22,6 @@ from report.quantities.published import (
     machine_name,
     published_quantity,
     record_labels,
-    record_rows,
     with_speeds,
 )
 
@@ -134,7 +134,7 @@ def memory_bound_share(data: Dataset) -> Estimates:
     best = products.groupby(products["gpu"].map(gpu_kind))["value"].max()
     rated, peaks = _rated_bandwidths(data), {str(kind): float(peak) for kind, peak in best.items()}
     rows = []
-    for row in record_rows(data.published.records):
+    for row in row_dicts(data.published.records):
         bounds = _memory_time_bounds(row, rated, peaks) if row["device"] == "gpu" else None
         if bounds is not None:
             phase, low, high = bounds
@@ -336,7 +336,7 @@ def gpu_busy_share(data: Dataset) -> Estimates:
     records = data.published.records
     alone = (records["device"] == "gpu") & (records["measure"] == "latency") & (records["gpus"].fillna(1) == 1)
     rows = []
-    for row in record_rows(records[alone & ~(records["batch"] > 1) & (records["task"] == "infer")]):
+    for row in row_dicts(records[alone & ~(records["batch"] > 1) & (records["task"] == "infer")]):
         labels = record_labels(data, row, "machine", "dtype")
         for load in (1.0, 5.0, 10.0):
             rows.append(
@@ -354,7 +354,7 @@ def operator_share(data: Dataset) -> Estimates:
     """
     records = data.published.records
     rows = []
-    for row in record_rows(records[(records["task"] == "operators") & (records["measure"] == "share")]):
+    for row in row_dicts(records[(records["task"] == "operators") & (records["measure"] == "share")]):
         labels = record_labels(data, row, "machine")
         shares = {row["variant"]: row["value"]}
         if row["variant"] == "matrix products":

@@ -10,10 +10,11 @@ import numpy as np
 import pandas as pd
 
 from report.data.dataset import Dataset
+from report.data.table_rows import row_dicts
 from report.derivations import is_verified
 from report.estimates import Estimates, exact_estimates
 from report.formatting import format_count
-from report.quantities.published import extreme_record, gpu_kind, published_quantity, record_rows, without_copies
+from report.quantities.published import extreme_record, gpu_kind, published_quantity, without_copies
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
 # HIRED: for each GPU kind, the machine whose hourly price stands for it. HIRED_CPU: the machine whose hourly price
@@ -47,7 +48,7 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
         hour = data.figure(f"{machine}.usd_per_hour") / data.figure(f"{machine}.gpus")
         ratio = hour / data.figure(f"{HIRED_CPU}.usd_per_hour")
         rows = speedups.filter(gpu=kind)
-        parts += record_rows((rows * (1 / ratio)).frame)
+        parts += row_dicts((rows * (1 / ratio)).frame)
     return exact_estimates(parts)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from contract.files import read_yaml, write_json
 from tests.workflow import kill_and_resume
 from tests.workflow.project_clones import Clone, clone_into
 
@@ -70,6 +71,23 @@ def publish_small_node(clone: Clone) -> None:
         shutil.copyfile(node / name, clone.path / "others" / node.name / name)
 
 
+def keep_few_published_records(clone: Clone) -> None:
+    """Keep only the published sources that `counterparts.yaml` names, for fast judging and drawing."""
+    folder = clone.path / "data" / "published"
+    pairs = read_yaml(clone.path / "report" / "counterparts.yaml")
+    kept = {pair[side].partition("/")[0] for pair in pairs for side in ("of", "over") if side in pair}
+    for path in folder.glob("*.csv"):
+        if path.stem not in kept:
+            path.unlink()
+    # A JSON file is also a YAML file.
+    sources, comparisons = (folder / f"{name}.yaml" for name in ("sources", "comparisons"))
+    write_json(sources, [source for source in read_yaml(sources) if source["id"] in kept])
+    compared = [
+        each for each in read_yaml(comparisons) if {each[side].partition("/")[0] for side in ("of", "over")} <= kept
+    ]
+    write_json(comparisons, compared)
+
+
 @contextmanager
 def mount_tmpfs(folder: Path, options: str) -> Iterator[bool]:
     """Mount a small file system; yield False if the system does not permit it."""
@@ -111,6 +129,7 @@ def run_interrupted_study(clone: Clone) -> Study:
     make = ("make", "-o", ".venv/study.stamp", "study", f"CONFIG={shlex.join(words).replace('$', '$$')}")
     snakemake: tuple[str, ...] = ("snakemake", "--cores", "all", "--config", *words)
     publish_small_node(clone)
+    keep_few_published_records(clone)
     head = clone.start(*make)
     while not (clone.results / ".run.lock").exists() and head.poll() is None:
         time.sleep(0.1)

@@ -31,7 +31,7 @@ from experiments.registry import get_experiment
 from report.dataset.check import dataset_faults
 from tests.missing_tools import skip_without
 from tests.workflow import kill_and_resume, slurm_cluster, sshd
-from tests.workflow.conftest import RESULTS, Study, publish_small_node
+from tests.workflow.conftest import RESULTS, Study, keep_few_published_records, publish_small_node
 from tests.workflow.project_clones import ROOT, Clone
 
 # The timeout is long because the first test waits until the study has finished.
@@ -267,6 +267,7 @@ def measured_points(clone: Clone, number: int) -> list[tuple[str, str]]:
 def test_undecided_points_and_anchors_are_measured_further(clone: Clone) -> None:
     """Every case is undecided at the first look."""
     publish_small_node(clone)
+    keep_few_published_records(clone)
     (clone.path / "mine.yaml").write_text(ONE_ROUND)
     words = ("--config", "preset=mine.yaml", "published=others")
     words_of_looks = (*words, "until_decided=5", "--", "measured")

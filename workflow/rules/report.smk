@@ -60,9 +60,11 @@ rule report:
         results=f"{RESULTS}/data/results.parquet",
         figures=expand(f"{RESULTS}/report/figures/{{part}}.json", part=FIGURES),
         calibration=str(HOME / "data/calibration.json"),
+        advice=f"{RESULTS}/advice.json",
         code=code_files(
             "pages/**/*.py",
             "pages/templates/**/*",
+            "advice/*",
             "publish/*.py",
             "formatting.py",
             "*.yaml",
@@ -98,7 +100,7 @@ rule report:
         preliminary=f"{RESULTS}/preliminary",
     # A failed page does not stop the others: failures.json, written last, lists it, and `complete` reports it at the end.
     shell:
-        "( python -m report render --verdicts {input.verdicts:q} --data {params.data:q} --drawn "
+        "( python -m report render --verdicts {input.verdicts:q} --data {params.data:q} --drawn --advice {input.advice:q} "
         "--out {params.out:q} --renderer {params.renderer:q} {params.published:q} 2> {log:q} "
         "|| test -s {output.failures:q} ) "
         "&& rm -rf {params.preliminary:q}"

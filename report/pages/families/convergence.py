@@ -10,9 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from report.data.table_rows import row_dicts
 from report.estimates import device_kind
 from report.formatting import capitalize, format_count, format_number, join_words, two_digits, with_unit
-from report.pages.chart_rows import alt_text, figure_suffix, percent_case, row_dicts
+from report.pages.chart_rows import alt_text, figure_suffix, percent_case
 from report.pages.charts import Chart, estimate_chart, line_chart
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from report.data.table_rows import row_dicts
 from report.estimates import Estimates, device_kind
 from report.formatting import format_count, join_words, two_digits, with_unit
 from report.pages.chart_rows import (
@@ -17,7 +18,6 @@ from report.pages.chart_rows import (
     format_rough,
     library_name,
     line_points,
-    row_dicts,
 )
 from report.pages.charts import Chart, estimate_chart, line_chart
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records

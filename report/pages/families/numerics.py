@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from report.data.table_rows import row_dicts
 from report.estimates import Estimates, concat_estimates
 from report.formatting import capitalize, format_number
-from report.pages.chart_rows import alt_text, device_suffix, format_rough, library_name, row_dicts
+from report.pages.chart_rows import alt_text, device_suffix, format_rough, library_name
 from report.pages.charts import Chart, estimate_chart
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, records
 from report.pages.figure_data import Evidence, View

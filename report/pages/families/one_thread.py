@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from report.data.table_rows import row_dicts
 from report.formatting import with_unit
-from report.pages.chart_rows import alt_text, device_suffix, estimate_row, format_rough, row_dicts
+from report.pages.chart_rows import alt_text, device_suffix, estimate_row, format_rough
 from report.pages.charts import Chart, estimate_chart
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from report.data.table_rows import row_dicts
 from report.formatting import format_part, join_words, two_digits, with_unit
-from report.pages.chart_rows import alt_text, as_percent, estimate_row, figure_suffix, percent_case, row_dicts
+from report.pages.chart_rows import alt_text, as_percent, estimate_row, figure_suffix, percent_case
 from report.pages.charts import INK, Chart, estimate_chart, heat_map, line_chart
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View

@@ -7,8 +7,9 @@ from typing import Any
 
 import pandas as pd
 
+from report.data.table_rows import row_dicts
 from report.formatting import capitalize, format_count, format_exact, format_number, two_digits
-from report.pages.chart_rows import device_suffix, library_name, line_points, row_dicts
+from report.pages.chart_rows import device_suffix, library_name, line_points
 from report.pages.charts import Chart, line_chart
 from report.pages.estimate_list import ListEntry, estimate_list, gpu_suffix
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records

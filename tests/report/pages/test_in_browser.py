@@ -91,6 +91,8 @@ def test_pages_log_nothing_stay_offline_and_fit_the_screen(site: Path, visit: Vi
             assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
         assert page.console_lines == [], path
         assert [url for url in page.requested_urls if not url.startswith("file:")] == [], path
+        # Remove the content, which would be laid out once more when the screen becomes narrow for the next page.
+        page.evaluate("document.body.remove()")
 
 
 class Addresses(HTMLParser):

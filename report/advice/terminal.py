@@ -1,0 +1,232 @@
+"""Answers in words for the terminal; the sentences are in advice.yaml, the layout in templates/advice.txt."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jinja2
+
+from report import PACKAGE
+from report.advice.answers import Answer, Range, answer
+from report.advice.choices import Advice, hourly_cost, read_words
+from report.advice.nearest import nearest_outcomes
+from report.advice.outcomes import Outcome, read_outcomes
+from report.advice.this_machine import MeasuredPoint
+from report.advice.units import LONG
+from report.formatting import duration_words, format_exact, range_words, two_digits
+
+# A time this close to the middle is near it, as a logarithm.
+NEAR = 0.2
+# An assumption that changes the answer by less than this, in logarithms, moves it hardly.
+LITTLE = 0.02
+
+
+def kind_words(kind: str) -> Mapping[str, Any]:
+    """Return the words for a kind; a prompt shares the words for a chat."""
+    kinds: Mapping[str, Mapping[str, Any]] = read_words()["kinds"]
+    return kinds.get(kind) or {**kinds["decode"], "verb": "reads a prompt with"}
+
+
+def format_answers(
+    kind: str,
+    answers: Sequence[Answer],
+    advice: Advice | None,
+    calibration: Mapping[str, Any],
+    own_seconds: float | None = None,
+    measured: MeasuredPoint | None = None,
+) -> str:
+    """Return what the terminal shows: answers for machines that were named, or advice on all listed machines.
+
+    own_seconds: the reader's own time. measured: a point measured on this machine.
+    """
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PACKAGE / "advice" / "templates"), undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {"bytes": gigabytes, "words": lambda name: name.replace("_", " ")}
+    record = calibration["kinds"][kind]["held_out"]
+    text = environment.get_template("advice.txt").render(
+        answers=[_answer_context(each, calibration, own_seconds) for each in answers],
+        advice=_advice_context(advice) if advice else None,
+        measured=_measured_context(measured) if measured else None,
+        error=f"{record['median_error']:.0%}",
+        sources=record["sources"],
+        share=f"{calibration['share']:.0%}",
+        date=calibration["date"],
+        flag="chat" if kind == "decode" else kind,
+        measurable=kind in read_words()["measure"],
+    )
+    return text.strip()
+
+
+def gigabytes(value: float) -> str:
+    """Format bytes for readers: '4.9 GB'."""
+    return f"{two_digits(value / 1e9)} GB"
+
+
+def value_words(kind: str, value: Range, unit: str) -> tuple[str, str, str]:
+    """Return the low, middle and high end as readers say them; the middle with its unit."""
+    words = kind_words(kind)
+    if words["wish"] == "rate":
+        return two_digits(value.low), f"{two_digits(value.middle)} {words['unit_words']}", two_digits(value.high)
+    low, middle, high = (duration_words(end * LONG.get(unit, 1.0)) for end in (value.low, value.middle, value.high))
+    return low, middle, high
+
+
+def machine_name(each: Answer) -> str:
+    """Return an answer's machine by the name that the adviser recognised."""
+    if each.situation is None:
+        return each.job.hardware
+    machine = each.situation.machine
+    return f"{machine.count}x {machine.name}" if machine.count > 1 else machine.name
+
+
+def model_name(each: Answer) -> str:
+    """Return an answer's model by the name that the adviser recognised."""
+    return each.situation.model.name if each.situation and each.situation.model else each.job.model
+
+
+def fill_sentence(name: str, each: Answer, **slots: str) -> str:
+    """Fill a sentence from advice.yaml for an answer that has a value."""
+    assert each.value is not None
+    low, middle, high = value_words(each.job.kind, each.value, each.unit)
+    verb = str(kind_words(each.job.kind)["verb"])
+    text: str = read_words()["sentences"][name]
+    return text.format(
+        name=machine_name(each), model=model_name(each), verb=verb, value=middle, low=low, high=high, **slots
+    )
+
+
+def _answer_context(each: Answer, calibration: Mapping[str, Any], own_seconds: float | None) -> dict[str, Any]:
+    bound = ""
+    if each.value is None and each.bound:
+        bound = value_words(each.job.kind, Range(each.bound, each.bound, each.bound), each.unit)[1]
+    is_rate = kind_words(each.job.kind)["wish"] == "rate"
+    most = _heaviest_assumption(each, calibration)
+    return {
+        "answer": each,
+        "name": machine_name(each),
+        "bound": bound,
+        "sentence": fill_sentence("given" if is_rate else "given_time", each) if each.value else "",
+        "cost": _cost_context(each),
+        "own": _own_time_context(each, own_seconds) if own_seconds else None,
+        "assumed": _assumed_words(each),
+        "most": most,
+        "nearest": _nearest_context(each) if each.value else [],
+    }
+
+
+def _cost_context(each: Answer) -> dict[str, str]:
+    """Return the costs that are known, each in words."""
+    costs = {}
+    hour, seconds, watts = each.usd_per_hour, each.seconds, each.watts
+    if hour and seconds:
+        ends = [f"{two_digits(end / 3600 * hour)} USD" for end in (seconds.low, seconds.high)]
+        costs["rented"] = range_words(*ends)
+    elif hour:
+        costs["hour"] = f"{two_digits(hour)} USD"
+    if each.usd:
+        costs["bought"] = f"{format_exact(each.usd)} USD"
+    if each.usd and hour:
+        costs["break_even"] = two_digits(each.usd / hour)
+    if seconds and watts:
+        costs["energy"] = range_words(
+            *(f"{two_digits(end / 3.6e6 * watts)} kWh" for end in (seconds.low, seconds.high))
+        )
+    return costs
+
+
+def _own_time_context(each: Answer, own_seconds: float) -> dict[str, Any] | None:
+    """Return where a reader's own time lies: slower or faster than the range, or near, above or below its middle."""
+    if each.seconds is None:
+        return None
+    apart = math.log(own_seconds / each.seconds.middle)
+    place = "near" if abs(apart) < NEAR else "above" if apart > 0 else "below"
+    if not each.seconds.low <= own_seconds <= each.seconds.high:
+        place = "slower" if apart > 0 else "faster"
+    return {
+        "time": duration_words(own_seconds),
+        "place": place,
+        "times": two_digits(math.exp(apart)),
+        "causes": read_words()["causes"].get(each.job.kind, []),
+    }
+
+
+def _assumed_words(each: Answer) -> list[str]:
+    assumed = each.situation.assumed if each.situation else {}
+    return [
+        f"{name.replace('_', ' ')} {value if isinstance(value, str) else format_exact(value)}"
+        for name, value in assumed.items()
+    ]
+
+
+def _heaviest_assumption(each: Answer, calibration: Mapping[str, Any]) -> dict[str, str] | None:
+    """Find the assumed size that moves the answer most when it is doubled; None if none moves it."""
+    if each.situation is None or each.value is None:
+        return None
+    changes = {}
+    for name, value in each.situation.assumed.items():
+        if isinstance(value, str) or not value:
+            continue
+        other = answer(replace(each.job, work={**each.job.work, name: value * 2}), calibration)
+        if other.value:
+            changes[name] = math.log(other.value.middle / each.value.middle)
+    most = max(changes, key=lambda name: abs(changes[name]), default=None)
+    if most is None or abs(changes[most]) < LITTLE:
+        return None
+    return {"name": most.replace("_", " "), "times": two_digits(math.exp(changes[most]))}
+
+
+def _nearest_context(each: Answer) -> list[dict[str, Any]]:
+    assert each.situation is not None
+    return [outcome_context(outcome) for outcome in nearest_outcomes(each.situation, read_outcomes())]
+
+
+def outcome_context(outcome: Outcome) -> dict[str, Any]:
+    """Return a published outcome as readers see it."""
+    return {**outcome.row, "shown": two_digits(float(outcome.row["value"])), "month": outcome.row["date"][:7]}
+
+
+def _measured_context(point: MeasuredPoint) -> dict[str, Any]:
+    expected = point.expected
+    assert expected.situation is not None and expected.time is not None
+    shown = [duration_words(end) for end in (point.seconds, expected.time.low, expected.time.high)]
+    return {
+        "model": model_name(expected),
+        "format": expected.situation.format.name,
+        "seconds": shown[0],
+        "low": shown[1],
+        "high": shown[2],
+        "inside": point.is_inside,
+        "factor": two_digits(point.factor),
+    }
+
+
+def _advice_context(advice: Advice) -> dict[str, Any]:
+    wish = f"{two_digits(advice.wish.amount)} {kind_words(advice.wish.kind)['unit_words']}"
+    sentence = cheaper = ""
+    if advice.best is not None and advice.best.situation is not None:
+        on_cpu = advice.best.situation.hardware_class == "cpu"
+        name = "none" if not advice.met else "meets" if on_cpu else "meets_gpu"
+        sentence = fill_sentence(name, advice.best, wish=wish)
+    if advice.cheaper is not None:
+        memory = {"needed": gigabytes(advice.cheaper.required_bytes), "room": gigabytes(advice.cheaper.room)}
+        cheaper = fill_sentence("next_memory" if advice.cheaper.fits == "no" else "next", advice.cheaper, **memory)
+    rows = []
+    for each in advice.answers:
+        value = "no answer"
+        if each.value:
+            low, middle, high = value_words(each.job.kind, each.value, each.unit)
+            value = f"{middle.removesuffix(' over all users')} ({low} to {high})"
+        cost = hourly_cost(each.situation.machine, each.usd_per_hour) if each.situation else None
+        rows.append(
+            {
+                "name": machine_name(each),
+                "value": value,
+                "fits": each.fits,
+                "cost": "not known" if cost is None else two_digits(cost),
+            }
+        )
+    return {"sentence": sentence, "cheaper": cheaper, "rows": rows}

@@ -1,0 +1,150 @@
+"""The fit: constants from synthetic outcomes, ranges from held-out errors, and the published record."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from report.advice.answers import read_calibration
+from report.advice.calibration import (
+    FEWEST_SOURCES,
+    fit_constants,
+    held_out_errors,
+    range_of_errors,
+    weighted_quantile,
+)
+from report.advice.chips import read_table
+from report.advice.formulas import BOUNDS, FORMULAS, MEMORY
+from report.advice.jobs import KINDS, WORK, Job, examine
+from report.advice.outcomes import COLUMNS, OUTCOMES, Outcome, read_outcomes
+
+MACHINES = (
+    "RTX 3060 12GB",
+    "RTX 3090",
+    "RTX 4090",
+    "A100 80GB",
+    "H100",
+    "M1 Max",
+    "M2 Ultra",
+    "Ryzen 9 5950X",
+    "EPYC 7763",
+)
+SIZES = ("Llama 3.2 1B", "Llama 3.1 8B", "Qwen3 14B", "Qwen3 32B")
+
+
+def synthetic_outcomes(factor: float, noise: float, sources: int = 12, seed: int = 1) -> list[Outcome]:
+    """Make outcomes whose times are the usual constants' times a factor, with normal noise in logarithms by source."""
+    random = np.random.default_rng(seed)
+    formula, outcomes = FORMULAS["decode"], []
+    for source in range(sources):
+        shift = random.normal(0, noise)
+        for number, hardware in enumerate(MACHINES):
+            job = Job(
+                "",
+                "decode",
+                SIZES[(number + source) % len(SIZES)],
+                hardware,
+                precision="Q4_K_M",
+                work=dict.fromkeys(WORK),
+            )
+            situation = examine(job)
+            usual = {name: each.usual(situation.hardware_class) for name, each in formula.constants.items()}
+            time = formula.time(situation.inputs, usual) * factor * math.exp(shift)
+            outcomes.append(Outcome(f"synthetic {source}", str(number), situation, time, 0.0, {}))
+    return outcomes
+
+
+def test_constants_follow_the_outcomes() -> None:
+    outcomes = synthetic_outcomes(1.3, 0.02)
+    errors = held_out_errors("decode", outcomes)
+    assert np.median(np.abs(np.concatenate(list(errors.values())))) < 0.06
+    slow, fast = fit_constants("decode", outcomes), fit_constants("decode", synthetic_outcomes(0.8, 0.02))
+    situation = outcomes[0].situation
+    times = [each.log_time(FORMULAS["decode"], situation.inputs, "card", "") for each in (slow, fast)]
+    assert times[0] - times[1] == pytest.approx(math.log(1.3 / 0.8), abs=0.1)
+
+
+def test_an_outlier_moves_little() -> None:
+    outcomes = synthetic_outcomes(1.0, 0.02)
+    spoilt = [replace(each, time=each.time * 8) if each.source == "synthetic 0" else each for each in outcomes]
+    inputs = outcomes[0].situation.inputs
+    times = [
+        fit_constants("decode", each).log_time(FORMULAS["decode"], inputs, "card", "") for each in (outcomes, spoilt)
+    ]
+    assert abs(times[1] - times[0]) < 0.1
+
+
+def test_ranges_hold_their_share_of_new_sources() -> None:
+    random = np.random.default_rng(5)
+    errors = [random.normal(0, 0.3, random.integers(1, 9)) for _ in range(200)]
+    low, high = range_of_errors(errors)
+    fresh = random.normal(0, 0.3, 20_000)
+    assert 0.77 < np.mean((fresh > low) & (fresh < high)) < 0.83
+
+
+def test_a_weighted_quantile_of_equal_weights_is_the_usual_one() -> None:
+    values = np.arange(1.0, 102)
+    assert weighted_quantile(values, np.ones(101), 0.5) == pytest.approx(51)
+    assert weighted_quantile(np.array([1.0, 2.0]), np.array([9.0, 1.0]), 0.5) < 1.5
+
+
+def test_the_published_record_is_that_of_the_published_outcomes() -> None:
+    record, outcomes = read_calibration(), read_outcomes()
+    by_kind = {kind: [each for each in outcomes if each.situation.job.kind == kind] for kind in FORMULAS}
+    for kind, own in by_kind.items():
+        held_out = record["kinds"][kind]["held_out"]
+        # This study's machines count as sources too.
+        published = {
+            source: each for source, each in held_out["by_source"].items() if not source.startswith("this study")
+        }
+        assert set(published) == {each.source for each in own}
+        assert sum(each["outcomes"] for each in published.values()) == len(own)
+    kind = "serve"
+    assert record["kinds"][kind]["constants"]["datacentre"]["reach"] == pytest.approx(
+        fit_constants(kind, by_kind[kind]).values["datacentre"]["reach"], rel=0.01
+    )
+
+
+def test_held_out_errors_and_ranges_are_as_good_as_is_told() -> None:
+    kinds = read_calibration()["kinds"]
+    most = {"decode": 0.2, "serve": 0.3, "train": 0.6, "fine-tune": 0.6}
+    for kind, error in most.items():
+        assert kinds[kind]["held_out"]["median_error"] <= error
+    for kind, record in kinds.items():
+        assert record["held_out"]["sources"] >= FEWEST_SOURCES
+        assert 0.65 <= record["held_out"]["coverage"] <= 0.9, kind
+    assert kinds["decode"]["held_out"]["width"] <= 3
+    assert kinds["serve"]["held_out"]["width"] <= 3
+
+
+def test_outcomes_have_their_columns_sources_and_reasons() -> None:
+    rows = read_table(OUTCOMES)
+    assert list(rows[0]) == list(COLUMNS)
+    assert len({row["id"] for row in rows}) == len(rows)
+    for row in rows:
+        assert row["url"].startswith("https://"), row["id"]
+        assert row["measured_by"]
+        assert row["where"]
+        assert row["kind"] in KINDS
+        assert 2009 < int(row["date"][:4]) < 2030
+    assert len({row["source"] for row in rows}) >= 150
+
+
+@pytest.mark.parametrize("kind", sorted(FORMULAS))
+def test_formulas_need_only_inputs_that_jobs_have(kind: str) -> None:
+    hardware = {"tables": "Ryzen 9 5950X"}.get(kind, "RTX 4090")
+    models = {
+        "classify": "ResNet-50",
+        "detect": "YOLOv8m",
+        "embed": "BGE-M3",
+        "transcribe": "Whisper small",
+        "pictures": "SDXL",
+    }
+    work = {**dict.fromkeys(WORK), "rows": 1e5}
+    inputs = examine(Job("", kind, models.get(kind, "Llama 3.1 8B"), hardware, work=work)).inputs
+    for names in (FORMULAS[kind].inputs, BOUNDS[kind].inputs, MEMORY[kind].inputs):
+        assert set(names) <= set(inputs)
+    assert BOUNDS[kind].time(inputs, {}) > 0
