@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from report.advice.answers import FEW, TIGHT, read_calibration
+from report.advice.answers import CALIBRATION, FEW, TIGHT, read_calibration
 from report.advice.calibration import FEWEST_SOURCES
 from report.advice.choices import OWNED_HOURS, Wish, compare, example_job, read_words
 from report.advice.export import script_text, tables
@@ -24,9 +25,9 @@ WORST = 10
 
 
 @cache
-def advice_page() -> Page:
-    """Build the page, and the script that it loads."""
-    calibration = read_calibration()
+def advice_page(path: Path | None = None) -> Page:
+    """Build the page, and the script that it loads. path: output of `report calibrate`, None for data/advice.json."""
+    calibration = read_calibration(path or CALIBRATION)
     data = script_json(tables(calibration), separators=(",", ":"))
     return Page("advice", "advice", "Do I need one?",
                 "Tell your job: what it needs, how long it takes on which machine, and how sure that is.",

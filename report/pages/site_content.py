@@ -125,12 +125,14 @@ def build_content(
     url: str = "",
     changes: Mapping[str, Any] | None = None,
     failures: Failures | None = None,
+    advice: Path | None = None,
 ) -> Content:
     """Build all site content.
 
     url: site address, '' if unknown.
     changes: from `changes_since_last`.
     failures: failed figures, to which failed pages are added.
+    advice: output of `report calibrate`, None for data/advice.json.
 
     Raises StudyError for unusable data.
     """
@@ -169,7 +171,7 @@ def build_content(
         content.add(
             _article_path(raw_article), str(raw_article["title"]), partial(_article_page, raw_article, document)
         )
-    content.add("advice", "Do I need one?", advice_page)
+    content.add("advice", "Do I need one?", lambda: advice_page(advice))
     content.add("do-i-need-one", "What to use for which job", lambda: _jobs_page(document, says, declared, fronts))
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():

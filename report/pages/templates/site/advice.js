@@ -286,7 +286,7 @@ const adviser = (() => {
   const notDrawn = (answers) => {
     const lacking = answers.filter((each) => each.value && each.fits === "no").length;
     const refused = answers.filter((each) => !each.value).length;
-    const parts = [lacking && `${lacking} that lack the memory`, refused && `${refused} without enough published runs`];
+    const parts = [lacking && `${lacking} that lack the memory`, refused && `${refused} without enough known runs`];
     const texts = parts.filter(Boolean);
     return texts.length ? `Not shown: ${texts.join(", ")}.` : "";
   };
@@ -378,7 +378,7 @@ const adviser = (() => {
   const showTable = (wish, answers) => {
     const unit = isRate(wish.kind) ? `Rate, in ${tables.kinds[wish.kind].unit_words}` : "Time";
     const value = (each) => (each.value ? rangeText(wish.kind, each.value).replace(` ${tables.kinds[wish.kind].unit_words}`, isRate(wish.kind) ? "" : "$&")
-      : "no answer: too few published runs");
+      : "no answer: too few known runs");
     const rows = byPrice(answers).map((each) => [
       each.machine.name, value(each), each.value ? (isMet(wish, each) ? "yes" : "no") : "–", memoryText(each), priceText(each.cost),
     ]);
