@@ -20,6 +20,7 @@ from report.advice.formulas import FORMULAS
 from report.advice.nearest import nearest_outcomes
 from report.advice.outcomes import read_outcomes
 from report.advice.sentences import cost, plain_number, say_advice, say_answer, two_figures, with_article
+from report.pages.advice_page import advice_page
 from tests.report.pages.conftest import Visit
 
 JOBS, ADVISED = 2000, 60
@@ -182,6 +183,14 @@ def test_page_without_a_script_has_eight_sentences(site: Path, visit: Visit) -> 
     rows = text.find(string="Median error").find_parent("table").select("tbody tr")
     assert len(rows) == len(read_calibration()["kinds"])
     assert len(text.select("h3[id^=job-] ~ p a[href^=https]")) >= 14
+
+
+def test_page_takes_the_constants_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "advice.json"
+    path.write_text(json.dumps({**read_calibration(), "date": "2031-02-03"}), encoding="utf-8")
+    page = advice_page(path)
+    assert page.context["date"] == "2031-02-03"
+    assert "constants of 2031-02-03" in page.files["site/advice-data.js"]
 
 
 def test_scripts_have_no_unknown_names() -> None:

@@ -435,7 +435,9 @@ const adviser = (() => {
     const [first, ...others] = own ? sayAnswer(ownAnswer, wish) : sayAdvice(advice);
     byId("text").textContent = first;
     byId("more").textContent = others.join(" ");
-    byId("error").textContent = fill(tables.sentences.error, { error: `${Math.round(words.error * 100)}%`, sources: words.sources });
+    byId("error").textContent = fill(tables.sentences.error, {
+      error: `${Math.round(words.error * 100)}%`, sources: words.sources, share: `${Math.round(tables.share * 100)}%`,
+    });
     const answers = own ? [ownAnswer] : advice.answers;
     drawPicture(wish, answers, own ? ownAnswer : advice.best);
     showTable(wish, answers);
