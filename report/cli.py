@@ -62,6 +62,9 @@ def parser() -> argparse.ArgumentParser:
     render.add_argument("--out", required=True, type=parse_path, metavar="DIR")
     render.add_argument("--renderer", default="auto", choices=["auto", "quarto", "pandoc"])
     render.add_argument("--data", type=parse_path, metavar="DIR", help="output folder of `gather`")
+    render.add_argument(
+        "--advice", type=parse_path, metavar="FILE", help="output of `calibrate` (default: data/advice.json)"
+    )
     render.add_argument("--drawn", action="store_true", help="reuse the figures that `figures` has drawn in OUT")
 
     drawing = commands.add_parser("figures", parents=[verdicts], help="draw some of the report's figures")
@@ -368,7 +371,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif args.command == "render":
         from report.pages.render import render
 
-        failures = render(args.verdicts, args.out, args.renderer, args.data, args.url, args.previous, args.drawn)
+        failures = render(
+            args.verdicts, args.out, args.renderer, args.data, args.url, args.previous, args.drawn, args.advice
+        )
         return 1 if failures.items else 0
     elif args.command == "figures":
         from report.pages.render import draw_figures

@@ -6,6 +6,8 @@ for the fit and for Python's answers, and JavaScript for the page. Times are in 
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -76,6 +78,17 @@ class Formula:
         symbols = {sympy.Symbol(name): sympy.Symbol(text) for name, text in names.items()}
         return f"return {sympy.jscode(self.expression.xreplace(symbols))};"
 
+    def steps_javascript(self) -> str:
+        """Return a JavaScript function body to compute all steps by name, from `x` (inputs) and `c` (constants)."""
+        prefixes = dict.fromkeys(self.inputs, "x") | dict.fromkeys(self.constants, "c") | dict.fromkeys(self.steps, "s")
+        symbols = {sympy.Symbol(name): sympy.Symbol(f"{prefix}.{name}") for name, prefix in prefixes.items()}
+        lines = [f"s.{name} = {sympy.jscode(_parse(text).xreplace(symbols))};" for name, text in self.steps.items()]
+        return " ".join(["const s = {};", *lines, "return s;"])
+
+    def steps_text(self) -> dict[str, str]:
+        """Return the steps as readers know formulas: `^` for powers, `if` for cases."""
+        return {name: _readable(text) for name, text in self.steps.items()}
+
 
 @dataclass(frozen=True)
 class MemorySum:
@@ -121,9 +134,28 @@ def _parse(text: str) -> sympy.Expr:
     return parse_expr(text, local_dict={name: sympy.Symbol(name) for name in _names(text)}, evaluate=True)
 
 
-def _names(text: str) -> set[str]:
-    import ast
+class _Cases(ast.NodeTransformer):
+    """Change Piecewise((a, condition), (b, True)) to `a if condition else b`, and Max to max."""
 
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == "Piecewise":
+            cases = [case.elts for case in node.args if isinstance(case, ast.Tuple)]
+            chosen = cases[-1][0]
+            for value, condition in reversed(cases[:-1]):
+                chosen = ast.IfExp(condition, value, chosen)
+            return chosen
+        if isinstance(node.func, ast.Name):
+            node.func.id = node.func.id.lower()
+        return node
+
+
+def _readable(text: str) -> str:
+    plain = ast.unparse(_Cases().visit(ast.parse(text, mode="eval"))).replace(" ** ", " ^ ")
+    return re.sub(r"\b\d{5,}\.0\b", lambda number: f"{float(number[0]):g}".replace("+", ""), plain)
+
+
+def _names(text: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)} - {
         "Max",
         "Min",

@@ -88,6 +88,7 @@ def render(
     url: str = "",
     previous: Path | None = None,
     drawn: bool = False,
+    advice: Path | None = None,
 ) -> Failures:
     """Write the report for `verdicts` (a verdicts.json) into the folder `out`.
 
@@ -96,6 +97,7 @@ def render(
     url: site address, for previews and claim reviews.
     previous: an earlier verdicts.json, or a site's editions.json, to list the changes since then.
     drawn: True uses the figures from `draw_figures` instead of drawing them.
+    advice: output of `report calibrate`; without it, the adviser uses data/advice.json.
 
     Works in a scratch folder and moves files into place atomically, so that a killed render keeps the old report.
     Returns the failures: each failed page or figure gets a placeholder, and is listed on the checks page and in
@@ -108,7 +110,7 @@ def render(
     evidence = Evidence(document, data)
     out = out.resolve()
     failures = read_failed_figures(out / "figures") if drawn else Failures()
-    content = build_content(evidence, url, changes_since_last(document, verdicts, previous), failures)
+    content = build_content(evidence, url, changes_since_last(document, verdicts, previous), failures, advice)
     (out / "figures").mkdir(parents=True, exist_ok=True)
     for stale in out.glob(".render-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -193,6 +195,9 @@ def _write_source(folder: Path, page: Page, content: Content) -> None:
     with content.failures.catch("page", page.path):
         text = site_sources.page_source(shown, templates, content.terms)
     path.write_text(text or site_sources.page_source(content.fail(page), templates, content.terms), encoding="utf-8")
+    for name, contents in page.files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(contents, encoding="utf-8")
 
 
 def _write_documents(folder: Path, content: Content, document: Mapping[str, Any]) -> None:

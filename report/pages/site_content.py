@@ -19,6 +19,7 @@ from report.formatting import capitalize, machine_names
 from report.outcomes import DECIDED, verdict_basis
 from report.pages import front_page as front_page
 from report.pages import verdict_words
+from report.pages.advice_page import advice_page
 from report.pages.articles import article_context, read_articles
 from report.pages.benchmarking_rules import RULES
 from report.pages.bibliography import sources_page
@@ -124,12 +125,14 @@ def build_content(
     url: str = "",
     changes: Mapping[str, Any] | None = None,
     failures: Failures | None = None,
+    advice: Path | None = None,
 ) -> Content:
     """Build all site content.
 
     url: site address, '' if unknown.
     changes: from `changes_since_last`.
     failures: failed figures, to which failed pages are added.
+    advice: output of `report calibrate`, None for data/advice.json.
 
     Raises StudyError for unusable data.
     """
@@ -168,7 +171,8 @@ def build_content(
         content.add(
             _article_path(raw_article), str(raw_article["title"]), partial(_article_page, raw_article, document)
         )
-    content.add("do-i-need-one", "Do I need a GPU?", lambda: _jobs_page(document, says, declared, fronts))
+    content.add("advice", "Do I need one?", lambda: advice_page(advice))
+    content.add("do-i-need-one", "What to use for which job", lambda: _jobs_page(document, says, declared, fronts))
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
         path = _family_path(family)
@@ -291,7 +295,7 @@ def _jobs_page(
         if verdict["id"] in _BUYING and verdict["verdict"] in DECIDED
     ]
     chart = next((front for front in fronts if front.name == "front-replaced"), None)
-    return Page("do-i-need-one", "jobs-page", "Do I need a GPU?",
+    return Page("do-i-need-one", "jobs-page", "What to use for which job",
                 "What to use for which job: hardware, time, price, and how sure that is.",
                 {"f": {"jobs": front_page.job_rows(declared, says)}, "replaced": chart, "rows": rows, "advice": advice},
                 key="jobs")  # fmt: skip

@@ -24,7 +24,7 @@ TITLE = "Does AI need a GPU?"
 # Menu entries: key, page, text.
 MENU = (
     ("claims", "claims", "Claims"),
-    ("jobs", "do-i-need-one", "Do I need one?"),
+    ("jobs", "advice", "Do I need one?"),
     ("measurements", "measurements/index", "Measurements"),
     ("machines", "machines", "Machines"),
     ("method", "method", "Method"),
@@ -51,6 +51,7 @@ class Page:
     script: script element with JSON-LD.
     image: path to the preview image.
     toc: True adds a table of contents.
+    files: further files that the page loads, by path.
     """
 
     path: str
@@ -62,6 +63,7 @@ class Page:
     script: str = ""
     image: str = ""
     toc: bool = False
+    files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> str:

@@ -23,7 +23,7 @@ from tests.report.pages.conftest import Visit
 
 # An example page for each kind of page.
 KINDS = (
-    "index", "claims", "claims/W04", "claims/G15", "claims/N11", "articles/whygpu", "do-i-need-one",
+    "index", "claims", "claims/W04", "claims/G15", "claims/N11", "articles/whygpu", "advice", "do-i-need-one",
     "measurements/index", "measurements/memory", "machines", "method", "sources", "objections", "glossary", "editions",
     "evidence/index", "evidence/peak", "evidence/records-gbm-perf",
 )  # fmt: skip
