@@ -26,6 +26,12 @@ def read_words() -> Mapping[str, Any]:
     return words
 
 
+def kind_words(kind: str) -> Mapping[str, Any]:
+    """Return the words for a kind; a prompt shares the words for a chat."""
+    kinds: Mapping[str, Mapping[str, Any]] = read_words()["kinds"]
+    return kinds.get(kind) or {**kinds["decode"], "verb": "reads a prompt with"}
+
+
 @dataclass(frozen=True)
 class Wish:
     """A wish: a rate no lower than `amount`, or a time no longer than `amount` hours."""
@@ -35,7 +41,7 @@ class Wish:
 
     @property
     def is_rate(self) -> bool:
-        return bool(read_words()["kinds"][self.kind]["wish"] == "rate")
+        return bool(kind_words(self.kind)["wish"] == "rate")
 
     def value(self, answered: Answer) -> tuple[float, float, float] | None:
         """Return the low, middle and high end in the wish's unit."""
@@ -81,7 +87,7 @@ def hourly_cost(machine: Machine, usd_per_hour: float | None) -> float | None:
 
 def example_job(example: Mapping[str, Any], hardware: str) -> Job:
     """Return an example from advice.yaml as a job on a machine."""
-    kind = read_words()["kinds"][example["kind"]]
+    kind = kind_words(str(example["kind"]))
     return Job(
         id=str(example["id"]),
         kind=str(example["kind"]),

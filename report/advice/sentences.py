@@ -8,7 +8,7 @@ from typing import Any
 
 from report.advice.answers import Answer, Range
 from report.advice.calibration import round_figures
-from report.advice.choices import Advice, Wish, hourly_cost, read_words
+from report.advice.choices import Advice, Wish, hourly_cost, kind_words, read_words
 from report.advice.units import LONG
 
 # Time units with their seconds, each up to the time from which the next unit is used: days above 72 hours.
@@ -57,7 +57,7 @@ def join_unit(number: str, words: str) -> str:
 
 def value_slots(kind: str, value: Range) -> dict[str, str]:
     """Return the slots value, low and high for a rate, or for a time in seconds."""
-    words = read_words()["kinds"][kind]
+    words = kind_words(kind)
     unit, size = (str(words["unit_words"]), 1.0) if words["wish"] == "rate" else time_unit(value.middle)
     return {
         "value": join_unit(two_figures(value.middle / size), unit),
@@ -69,7 +69,7 @@ def value_slots(kind: str, value: Range) -> dict[str, str]:
 def wish_text(wish: Wish) -> str:
     """Return a wish as words: '10 tokens a second', '7 days'."""
     if wish.is_rate:
-        words = read_words()["kinds"][wish.kind]
+        words = kind_words(wish.kind)
         return join_unit(plain_number(wish.amount), str(words.get("wish_unit", words["unit_words"])))
     seconds = wish.amount * LONG["hours"]
     unit, size = time_unit(seconds)
@@ -89,11 +89,11 @@ def cost(answered: Answer) -> float | None:
 
 def _does(answered: Answer) -> str:
     kind = answered.job.kind
-    words = read_words()
+    words = kind_words(kind)
     assert answered.value is not None
-    text: str = words["sentences"][f"does_{words['kinds'][kind]['wish']}"].format(
+    text: str = read_words()["sentences"][f"does_{words['wish']}"].format(
         name=with_article(answered.job.hardware),
-        verb=words["kinds"][kind]["verb"],
+        verb=words["verb"],
         model=answered.job.model,
         **value_slots(kind, answered.value),
     )

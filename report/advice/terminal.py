@@ -11,23 +11,17 @@ import jinja2
 
 from report import PACKAGE
 from report.advice.answers import Answer, Range, answer
-from report.advice.choices import Advice, hourly_cost, read_words
+from report.advice.choices import Advice, kind_words, read_words
 from report.advice.nearest import nearest_outcomes
 from report.advice.outcomes import Outcome, read_outcomes
+from report.advice.sentences import cost, say_advice, value_slots
 from report.advice.this_machine import MeasuredPoint
-from report.advice.units import LONG
 from report.formatting import duration_words, format_exact, range_words, two_digits
 
 # A time this close to the middle is near it, as a logarithm.
 NEAR = 0.2
 # An assumption that changes the answer by less than this, in logarithms, moves it hardly.
 LITTLE = 0.02
-
-
-def kind_words(kind: str) -> Mapping[str, Any]:
-    """Return the words for a kind; a prompt shares the words for a chat."""
-    kinds: Mapping[str, Mapping[str, Any]] = read_words()["kinds"]
-    return kinds.get(kind) or {**kinds["decode"], "verb": "reads a prompt with"}
 
 
 def format_answers(
@@ -66,15 +60,6 @@ def gigabytes(value: float) -> str:
     return f"{two_digits(value / 1e9)} GB"
 
 
-def value_words(kind: str, value: Range, unit: str) -> tuple[str, str, str]:
-    """Return the low, middle and high end as readers say them; the middle with its unit."""
-    words = kind_words(kind)
-    if words["wish"] == "rate":
-        return two_digits(value.low), f"{two_digits(value.middle)} {words['unit_words']}", two_digits(value.high)
-    low, middle, high = (duration_words(end * LONG.get(unit, 1.0)) for end in (value.low, value.middle, value.high))
-    return low, middle, high
-
-
 def machine_name(each: Answer) -> str:
     """Return an answer's machine by the name that the adviser recognised."""
     if each.situation is None:
@@ -88,28 +73,24 @@ def model_name(each: Answer) -> str:
     return each.situation.model.name if each.situation and each.situation.model else each.job.model
 
 
-def fill_sentence(name: str, each: Answer, **slots: str) -> str:
-    """Fill a sentence from advice.yaml for an answer that has a value."""
+def _given_sentence(each: Answer) -> str:
     assert each.value is not None
-    low, middle, high = value_words(each.job.kind, each.value, each.unit)
-    verb = str(kind_words(each.job.kind)["verb"])
-    text: str = read_words()["sentences"][name]
-    return text.format(
-        name=machine_name(each), model=model_name(each), verb=verb, value=middle, low=low, high=high, **slots
-    )
+    words = kind_words(each.job.kind)
+    text: str = read_words()["sentences"][f"does_{words['wish']}"]
+    slots = value_slots(each.job.kind, each.value)
+    return f"{text.format(name=machine_name(each), model=model_name(each), verb=words['verb'], **slots)}."
 
 
 def _answer_context(each: Answer, calibration: Mapping[str, Any], own_seconds: float | None) -> dict[str, Any]:
     bound = ""
     if each.value is None and each.bound:
-        bound = value_words(each.job.kind, Range(each.bound, each.bound, each.bound), each.unit)[1]
-    is_rate = kind_words(each.job.kind)["wish"] == "rate"
+        bound = value_slots(each.job.kind, Range(each.bound, each.bound, each.bound))["value"]
     most = _heaviest_assumption(each, calibration)
     return {
         "answer": each,
         "name": machine_name(each),
         "bound": bound,
-        "sentence": fill_sentence("given" if is_rate else "given_time", each) if each.value else "",
+        "sentence": _given_sentence(each) if each.value else "",
         "cost": _cost_context(each),
         "own": _own_time_context(each, own_seconds) if own_seconds else None,
         "assumed": _assumed_words(each),
@@ -205,28 +186,19 @@ def _measured_context(point: MeasuredPoint) -> dict[str, Any]:
 
 
 def _advice_context(advice: Advice) -> dict[str, Any]:
-    wish = f"{two_digits(advice.wish.amount)} {kind_words(advice.wish.kind)['unit_words']}"
-    sentence = cheaper = ""
-    if advice.best is not None and advice.best.situation is not None:
-        on_cpu = advice.best.situation.hardware_class == "cpu"
-        name = "none" if not advice.met else "meets" if on_cpu else "meets_gpu"
-        sentence = fill_sentence(name, advice.best, wish=wish)
-    if advice.cheaper is not None:
-        memory = {"needed": gigabytes(advice.cheaper.required_bytes), "room": gigabytes(advice.cheaper.room)}
-        cheaper = fill_sentence("next_memory" if advice.cheaper.fits == "no" else "next", advice.cheaper, **memory)
     rows = []
     for each in advice.answers:
         value = "no answer"
         if each.value:
-            low, middle, high = value_words(each.job.kind, each.value, each.unit)
-            value = f"{middle.removesuffix(' over all users')} ({low} to {high})"
-        cost = hourly_cost(each.situation.machine, each.usd_per_hour) if each.situation else None
+            slots = value_slots(each.job.kind, each.value)
+            value = f"{slots['value'].removesuffix(' over all users')} ({slots['low']} to {slots['high']})"
+        price = cost(each)
         rows.append(
             {
                 "name": machine_name(each),
                 "value": value,
                 "fits": each.fits,
-                "cost": "not known" if cost is None else two_digits(cost),
+                "cost": "not known" if price is None else two_digits(price),
             }
         )
-    return {"sentence": sentence, "cheaper": cheaper, "rows": rows}
+    return {"sentences": say_advice(advice), "rows": rows}

@@ -14,9 +14,9 @@ from contract.errors import StudyError
 from contract.schema import did_you_mean
 from report.advice.answers import answer, answer_record, read_calibration
 from report.advice.chips import find_machine
-from report.advice.choices import Wish, compare, read_words
+from report.advice.choices import Wish, compare, kind_words, read_words
 from report.advice.jobs import WORK, Job
-from report.advice.terminal import format_answers, kind_words
+from report.advice.terminal import format_answers
 from report.advice.this_machine import THIS, machine_text, measure_here
 from report.advice.units import LONG
 

@@ -7,16 +7,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from report.advice.answers import CALIBRATION, FEW, TIGHT, read_calibration
+from report.advice.answers import CALIBRATION, FEW, TIGHT, Answer, read_calibration
 from report.advice.calibration import FEWEST_SOURCES
-from report.advice.choices import OWNED_HOURS, Wish, compare, example_job, read_words
+from report.advice.choices import OWNED_HOURS, Advice, Wish, compare, example_job, read_words
 from report.advice.export import script_text, tables
 from report.advice.jobs import TRAINING, run_length
 from report.advice.nearest import nearest_outcomes
 from report.advice.outcomes import Outcome, read_outcomes
-from report.advice.sentences import plain_number, say_advice, time_unit, two_figures
+from report.advice.sentences import plain_number, say_advice, time_unit, two_figures, value_slots
+from report.advice.units import LONG
 from report.pages.markdown import Markdown, identifier, link
 from report.pages.site_sources import Page
+from report.pages.verdict_words import NOTHING, PREDICTED, claim_entry
 from report.publish.claimreview import script_json
 
 DATA = "site/advice-data.js"
@@ -31,15 +33,20 @@ def advice_page(path: Path | None = None) -> Page:
     data = script_json(tables(calibration), separators=(",", ":"))
     return Page("advice", "advice", "Do I need one?",
                 "Tell your job: what it needs, how long it takes on which machine, and how sure that is.",
-                advice_context(calibration, read_outcomes()),
+                advice_context(calibration, compare_examples(path), read_outcomes()),
                 key="jobs", files={DATA: script_text(calibration, data)})  # fmt: skip
 
 
-def advice_context(calibration: Mapping[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Build the template context."""
+def advice_context(
+    calibration: Mapping[str, Any], compared: Mapping[str, Advice], outcomes: Sequence[Outcome]
+) -> dict[str, Any]:
+    """Build the template context. compared: from `compare_examples`."""
     words = read_words()
     return {
-        "examples": [_example(example, calibration, outcomes) for example in words["examples"]],
+        "examples": [
+            _example(example, advice, outcomes)
+            for example, advice in zip(words["examples"], compared.values(), strict=True)
+        ],
         "errors": [_error_row(kind, record["held_out"]) for kind, record in calibration["kinds"].items()],
         "worst": _worst_sources(calibration, outcomes),
         "date": str(calibration["date"]),
@@ -56,6 +63,59 @@ def advice_context(calibration: Mapping[str, Any], outcomes: Sequence[Outcome]) 
     }
 
 
+@cache
+def compare_examples(path: Path | None = None) -> Mapping[str, Advice]:
+    """Compare the listed machines for each example, by the example's id. path: as in `advice_page`."""
+    words, calibration = read_words(), read_calibration(path or CALIBRATION)
+    return {
+        str(example["id"]): compare(
+            example_job(example, words["machines"][0]),
+            Wish(str(example["kind"]), float(example["wish"])),
+            words["machines"],
+            calibration,
+        )
+        for example in words["examples"]
+    }
+
+
+def example_rows(path: Path | None, verdicts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each example and the cheapest machine that does it; examples without one are left out."""
+    by_id = {str(verdict["id"]): verdict for verdict in verdicts}
+    rows = []
+    for example in read_words()["examples"]:
+        best = compare_examples(path)[str(example["id"])].best
+        if best is None or best.value is None:
+            continue
+        slots = value_slots(best.job.kind, best.value)
+        rows.append(
+            {
+                "id": identifier(str(example["id"])),
+                "job": str(example["title"]),
+                "hardware": best.job.hardware,
+                "rate": f"{slots['value']} ({slots['low']} to {slots['high']})",
+                "price": _job_price(best),
+                "sure": f"{PREDICTED.sign} {PREDICTED.name}, off by {percent(best.error)}",
+                "claims": [claim_entry(by_id[name]) for name in example["claims"] if name in by_id],
+            }
+        )
+    return rows
+
+
+def _job_price(answered: Answer) -> str:
+    """Return what a job costs where the machine is rented, else the chip's launch price; '–' if neither is known."""
+    if answered.usd_per_hour is not None:
+        if answered.seconds is not None:
+            return f"{two_figures(answered.seconds.middle / LONG['hours'] * answered.usd_per_hour)} USD, rented"
+        return f"{two_figures(answered.usd_per_hour)} USD an hour, rented"
+    return f"{plain_number(answered.usd)} USD at launch" if answered.usd is not None else NOTHING
+
+
+def examples_for_claim(claim: str) -> list[dict[str, str]]:
+    """Return the examples whose answer a claim bears on."""
+    examples = [example for example in read_words()["examples"] if claim in example["claims"]]
+    return [{"id": identifier(str(example["id"])), "title": str(example["title"])} for example in examples]
+
+
 def percent(share: float) -> str:
     return f"{share:.0%}"
 
@@ -65,16 +125,14 @@ def kind_title(kind: str) -> str:
     return str(words["kinds"][kind]["title"] if kind in words["kinds"] else words["other_kinds"][kind])
 
 
-def _example(example: Mapping[str, Any], calibration: Mapping[str, Any], outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _example(example: Mapping[str, Any], advice: Advice, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     """Return an example's title and sentences, and the published runs nearest to the machine to choose."""
-    machines = read_words()["machines"]
-    job = example_job(example, machines[0])
-    advice = compare(job, Wish(job.kind, float(example["wish"])), machines, calibration)
     situation = advice.best.situation if advice.best else None
     return {
         "id": identifier(str(example["id"])),
         "title": str(example["title"]),
         "sentences": say_advice(advice),
+        "claims": [identifier(name) for name in example["claims"]],
         "nearest": [outcome_link(each) for each in nearest_outcomes(situation, outcomes)] if situation else [],
     }
 

@@ -19,6 +19,7 @@ from report.formatting import (
 )
 from report.outcomes import FEWEST_MACHINES
 from report.pages import verdict_words
+from report.pages.advice_page import examples_for_claim
 from report.pages.arithmetic import derivation_entries, pending_formulas
 from report.pages.bibliography import document_key, published_key
 from report.pages.case_evidence import Cell, EvidenceLists, citation, list_cells, representative_cell
@@ -79,6 +80,7 @@ def claim_context(
             for claim_id in dict.fromkeys([*(verdict["see_also"] or []), *(verdict["bears_on"] or [])])
             if claim_id in verdicts and claim_id != verdict["id"]
         ],
+        "jobs": examples_for_claim(str(verdict["id"])),
         "parts": [_part_context(part, several_parts=len(parts) > 1) for part in parts],
         "note": str(verdict["note"] or ""),
         "others": [row for part in parts for row in _published_rows(part)],

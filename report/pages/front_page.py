@@ -157,13 +157,18 @@ def front_charts(evidence: Evidence) -> list[Chart]:
 
 
 def front_context(
-    document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
+    document: Mapping[str, Any],
+    says: Statements,
+    declared: Mapping[str, Any],
+    drawn: Sequence[Chart],
+    jobs: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """Build the template context for the front page.
 
     says: statements to fill from the evidence.
     declared: content of front.yaml.
     drawn: charts from claims and from `front_charts`.
+    jobs: rows from `report.pages.advice_page.example_rows`.
     """
     verdicts = document["verdicts"]
     by_name = {chart.name: chart for chart in drawn}
@@ -189,34 +194,11 @@ def front_context(
         "wrong": _most_wrong_article(verdicts),
         "articles": [_article_summary(article, says, verdicts) for article in declared["articles"]],
         "findings": findings[:FINDINGS],
-        "jobs": job_rows(declared, says),
+        "jobs": jobs,
+        "predicted": verdict_words.PREDICTED,
         "sure": says.texts(declared["sure"]),
         "limits": says.texts(declared["limits"]),
     }
-
-
-def job_rows(declared: Mapping[str, Any], says: Statements) -> list[dict[str, Any]]:
-    """Return a row with advice for each job; jobs without evidence are left out."""
-    rows = []
-    for job in declared["jobs"]:
-        rate = says.first_that_holds(job["rate"])
-        hardware = says.first_that_holds(job["hardware"])
-        if rate is None or hardware is None:
-            continue
-        tier = verdict_words.tier(str(says.verdicts.get(job["claims"][0], {}).get("evidence_tier")))
-        rows.append(
-            {
-                "job": job["job"],
-                "hardware": hardware,
-                "rate": rate,
-                "price": says.first_that_holds(job.get("price", [])) or verdict_words.NOTHING,
-                "sure": f"{tier.sign} {tier.name}" if tier else verdict_words.NOTHING,
-                "claims": [
-                    verdict_words.claim_entry(says.verdicts[name]) for name in job["claims"] if name in says.verdicts
-                ],
-            }
-        )
-    return rows
 
 
 def _most_wrong_article(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:

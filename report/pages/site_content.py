@@ -19,7 +19,7 @@ from report.formatting import capitalize, machine_names
 from report.outcomes import DECIDED, verdict_basis
 from report.pages import front_page as front_page
 from report.pages import verdict_words
-from report.pages.advice_page import advice_page
+from report.pages.advice_page import advice_page, example_rows
 from report.pages.articles import article_context, read_articles
 from report.pages.benchmarking_rules import RULES
 from report.pages.bibliography import sources_page
@@ -157,7 +157,11 @@ def build_content(
         facts = front_page.collect_facts(evidence)
     declared, says = read_front(), Statements(document, facts)
     content.add(
-        "index", "Does AI need a GPU?", lambda: _front_page(document, says, declared, [*content.charts, *fronts])
+        "index",
+        "Does AI need a GPU?",
+        lambda: _front_page(
+            document, says, declared, [*content.charts, *fronts], example_rows(advice, document["verdicts"])
+        ),
     )
     content.add("claims", "All claims", lambda: _claims_page(document))
     for verdict in document["verdicts"]:
@@ -172,7 +176,11 @@ def build_content(
             _article_path(raw_article), str(raw_article["title"]), partial(_article_page, raw_article, document)
         )
     content.add("advice", "Do I need one?", lambda: advice_page(advice))
-    content.add("do-i-need-one", "What to use for which job", lambda: _jobs_page(document, says, declared, fronts))
+    content.add(
+        "do-i-need-one",
+        "What to use for which job",
+        lambda: _jobs_page(document, fronts, example_rows(advice, document["verdicts"])),
+    )
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
         path = _family_path(family)
@@ -195,9 +203,13 @@ def build_content(
 
 
 def _front_page(
-    document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], drawn: Sequence[Chart]
+    document: Mapping[str, Any],
+    says: Statements,
+    declared: Mapping[str, Any],
+    drawn: Sequence[Chart],
+    jobs: Sequence[Mapping[str, Any]],
 ) -> Page:
-    context = front_page.front_context(document, says, declared, drawn)
+    context = front_page.front_context(document, says, declared, drawn, jobs)
     description = "Three articles say why AI needs GPUs. Each of their claims, checked by experiment."
     return Page("index", "index", "Does AI need a GPU?", description,
                 {"f": context}, image="previews/index.png")  # fmt: skip
@@ -278,9 +290,7 @@ def _article_page(raw: Mapping[str, Any], document: Mapping[str, Any]) -> Page:
                 shorten_description(str(raw["thesis"])), {"a": context}, key="claims", toc=True)  # fmt: skip
 
 
-def _jobs_page(
-    document: Mapping[str, Any], says: Statements, declared: Mapping[str, Any], fronts: Sequence[Chart]
-) -> Page:
+def _jobs_page(document: Mapping[str, Any], fronts: Sequence[Chart], jobs: Sequence[Mapping[str, Any]]) -> Page:
     rows = [
         {
             "job": capitalize(str(row["job"])), "processor": str(row["processor"]), "machines": str(row["machines"]),
@@ -297,7 +307,8 @@ def _jobs_page(
     chart = next((front for front in fronts if front.name == "front-replaced"), None)
     return Page("do-i-need-one", "jobs-page", "What to use for which job",
                 "What to use for which job: hardware, time, price, and how sure that is.",
-                {"f": {"jobs": front_page.job_rows(declared, says)}, "replaced": chart, "rows": rows, "advice": advice},
+                {"f": {"jobs": jobs, "predicted": verdict_words.PREDICTED}, "replaced": chart, "rows": rows,
+                 "advice": advice},
                 key="jobs")  # fmt: skip
 
 
@@ -380,7 +391,8 @@ def _method_page(evidence: Evidence) -> Page:
     return Page(
         "method", "method", "Method", "How a sentence of an article becomes a verdict, and how it is measured.",
         {
-            "meaning": _verdict_meanings(), "tiers": list(verdict_words.TIERS.values()), "level": verdict_words.LEVEL,
+            "meaning": _verdict_meanings(), "tiers": [*verdict_words.TIERS.values(), verdict_words.PREDICTED],
+            "level": verdict_words.LEVEL,
             "look_level": verdict_words.LOOK_LEVEL, "looks": formatting.join_words([str(number) for number in LOOKS]),
             "multiplicity": _multiplicity_numbers(evidence.document),
             "changes": count_rule_changes(evidence.document["verdicts"]),

@@ -84,6 +84,10 @@ TIERS: dict[str, Tier] = {
 }
 
 
+# The adviser's answers. They are no evidence for claims, so they have a sign of their own.
+PREDICTED = Tier("◇", "predicted", "calculated from published runs for another machine or job, with an 80% range")
+
+
 def verdict_word(name: str) -> Word:
     """Return the `Word` for a verdict; an unknown verdict counts as open."""
     return VERDICTS.get(name, VERDICTS["awaiting experiment"])

@@ -36,7 +36,7 @@ def test_one_machine(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_all_machines_and_a_wish(capsys: pytest.CaptureFixture[str]) -> None:
     text = run(capsys, "--transcribe", "--model", "whisper-large-v3", "--within", "12h", "--work", "audio_s=360000")
-    assert "you want 12 hours" in text.splitlines()[0]
+    assert "you want it within 12 hours" in text.splitlines()[0]
     rows = [line for line in text.splitlines() if "fits" in line and " to " in line]
     assert len(rows) > 25
     with_budget = run(capsys, "--transcribe", "--model", "whisper-large-v3", "--within", "12h", "--budget", "400")

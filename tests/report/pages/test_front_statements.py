@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from contract.errors import StudyError
 from contract.files import read_json
 from report.outcomes import DECIDED
 from report.pages import front_page
+from report.pages.advice_page import example_rows
 from report.pages.figure_data import Evidence
 from report.pages.front_statements import Fact, Statements, read_front
 from tests.report.claim_mistakes import reported_line, write_yaml
@@ -23,8 +24,7 @@ from tests.report.claim_mistakes import reported_line, write_yaml
 CONVERSATION = "a conversation, 100 ms"
 NOTHING = [[{"says": "Nothing."}]]
 GOOD: dict[str, Any] = {
-    "answer": [[{"says": "It depends."}]], "articles": [], "findings": [], "jobs": [], "sure": NOTHING,
-    "limits": NOTHING,
+    "answer": [[{"says": "It depends."}]], "articles": [], "findings": [], "sure": NOTHING, "limits": NOTHING,
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def with_answer(statement: Mapping[str, Any]) -> dict[str, Any]:
         (with_answer({"says": "{W29 biggest} seconds"}), "- - says:", "claim W29 has no number {W29 biggest}"),
         (with_answer({"says": "{replaced trainings} processors"}), "- - says:", "Did you mean 'replaced training'"),
         (with_answer({"says": "So.", "wen": {}}), "wen:", "unknown key"),
-        ({**GOOD, "jobs": [{"job": "A job", "claims": ["W29"], "rate": NOTHING[0]}]}, "- job:", "missing: hardware"),
+        ({**GOOD, "articles": [{"key": "W", "best": ["W29"], "says": NOTHING}]}, "- key:", "missing: worst"),
     ],
 )
 def test_mistake_is_reported_with_its_line(tmp_path: Path, declared: dict[str, Any], line: str, message: str) -> None:
@@ -132,19 +132,6 @@ def test_label_in_a_placeholder_stays_text(hostile: str) -> None:
     assert page.a is not None and page.a.get_text() == hostile
 
 
-def test_job_without_rate_or_hardware_is_omitted() -> None:
-    front = statements_for(make_claim("W29", "supported", make_case(12, "supports")))
-    jobs: Sequence[Mapping[str, Any]] = [
-        {"job": "told", "claims": ["W29"], "hardware": [{"says": "A CPU"}], "rate": [{"says": "{W29 most}"}]},
-        {"job": "no rate", "claims": ["W29"], "hardware": [{"says": "A CPU"}], "rate": [{"says": "{W33 most}"}]},
-        {"job": "no machine", "claims": ["W29"], "hardware": [{"when": {"gpu": "measured"}, "says": "A GPU"}],
-         "rate": [{"says": "12"}]},
-    ]  # fmt: skip
-    (row,) = front_page.job_rows({"jobs": jobs}, front)
-    assert (row["job"], row["rate"]) == ("told", "12")
-    assert "measured here" in row["sure"]
-
-
 @pytest.fixture(scope="module")
 def evidence(published_study: Path) -> Evidence:
     return Evidence(read_json(published_study / "verdicts.json"), published_study / "data")
@@ -157,7 +144,10 @@ def test_each_part_of_the_front_page_has_text(evidence: Evidence) -> None:
         Statements(evidence.document, front_page.collect_facts(evidence)),
         declared,
         [*front_page.front_charts(evidence)],
+        example_rows(None, evidence.document["verdicts"]),
     )
     for part in ("answer", "sure", "limits", "jobs"):
         assert context[part], part
     assert all(article["says"] and article["best"] and article["worst"] for article in context["articles"])
+    for row in context["jobs"]:
+        assert row["hardware"] and row["rate"] and "◇ predicted" in row["sure"], row["job"]
