@@ -23,8 +23,8 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 TITLE = "Does AI need a GPU?"
 # Menu entries: key, page, text.
 MENU = (
-    ("claims", "claims", "Claims"),
     ("jobs", "advice", "Do I need one?"),
+    ("claims", "claims", "Claims"),
     ("measurements", "measurements/index", "Measurements"),
     ("machines", "machines", "Machines"),
     ("method", "method", "Method"),
