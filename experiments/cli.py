@@ -70,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     source = run.add_mutually_exclusive_group()
     source.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or your own .yaml file")
     source.add_argument("--plan", type=parse_path, help="plan file from `plan`: measure its points")
-    run.add_argument("--further", type=parse_path, nargs="*", default=[], help="files from `further`: more rounds")
+    run.add_argument(
+        "--further", type=parse_path, nargs="*", action="extend", default=[], help="files from `further`: more rounds"
+    )
     run.add_argument("--round", type=parse_count, default=1, help="round number, starting at 1")
     run.add_argument("--out", type=parse_path, required=True, help="Parquet file to write")
     run.add_argument(
@@ -112,7 +114,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     repeat = commands.add_parser("repeat", help="measure the points again that others disturbed in a round")
     repeat.add_argument("--node", type=parse_path, required=True, help="record from `probe`")
     repeat.add_argument("--plan", type=parse_path, required=True, help="plan file from `plan`")
-    repeat.add_argument("--further", type=parse_path, nargs="*", default=[], help="files from `further`: more rounds")
+    repeat.add_argument(
+        "--further", type=parse_path, nargs="*", action="extend", default=[], help="files from `further`: more rounds"
+    )
     repeat.add_argument("--folder", type=parse_path, required=True, help="folder with all rounds of the plan")
     repeat.add_argument(
         "--share", type=parse_share, default=0.25, help="time limit, as a share of the rounds' time (0: no repeats)"
@@ -122,11 +126,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     seal = commands.add_parser("seal", help="write a node's record after its rounds are measured")
     seal.add_argument("--probe", type=parse_path, required=True, help="record from `probe`")
-    seal.add_argument("--rounds", type=parse_path, nargs="+", required=True, help="Parquet files with its rounds")
+    seal.add_argument(
+        "--rounds", type=parse_path, nargs="+", action="extend", required=True, help="Parquet files with its rounds"
+    )
     seal.add_argument(
         "--plan", type=parse_path, help="plan file from `plan`: record its predictions beside the actual times"
     )
-    seal.add_argument("--further", type=parse_path, nargs="*", default=[], help="files from `further`: more rounds")
+    seal.add_argument(
+        "--further", type=parse_path, nargs="*", action="extend", default=[], help="files from `further`: more rounds"
+    )
     seal.add_argument("--looks", action="store_true", help="record the looks, although no look was reached yet")
     seal.add_argument("--out", type=parse_path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)

@@ -71,6 +71,7 @@ def parser() -> argparse.ArgumentParser:
     drawing.add_argument(
         "families",
         nargs="+",
+        action="extend",
         metavar="FAMILY",
         help="claims, front, measurements, or the name of one page of measurements",
     )
@@ -203,6 +204,7 @@ def parser() -> argparse.ArgumentParser:
     adviser.add_argument(
         "--on",
         nargs="+",
+        action="extend",
         metavar="MACHINE",
         help="machines, such as 'RTX 3060 12GB'; `this` for this one (default: all)",
     )
@@ -315,6 +317,7 @@ def parser() -> argparse.ArgumentParser:
         "--threshold",
         required=True,
         nargs="+",
+        action="extend",
         type=parse_number,
         metavar="X",
         help="a number, or both ends of a range",
@@ -327,16 +330,25 @@ def parser() -> argparse.ArgumentParser:
         help="parts of the statement that are left out, and readings that would be unfair",
     )
     new.add_argument("--kind", help="measured, derived or documented (default: the quantity's own kind)")
-    new.add_argument("--scope", nargs="+", default=[], metavar="LABEL=VALUE", help="labels of the cases in scope")
+    new.add_argument(
+        "--scope", nargs="+", action="extend", default=[], metavar="LABEL=VALUE", help="labels of the cases in scope"
+    )
     new.add_argument(
         "--option",
         nargs="+",
+        action="extend",
         default=[],
         metavar="KEY=VALUE",
         help="options of the rule, such as over=device of=gpu to=cpu for a ratio",
     )
     new.add_argument(
-        "--sensitivity", nargs="+", default=[], type=parse_number, metavar="X", help="other fair thresholds"
+        "--sensitivity",
+        nargs="+",
+        action="extend",
+        default=[],
+        type=parse_number,
+        metavar="X",
+        help="other fair thresholds",
     )
     new.add_argument("--claims", type=parse_path, metavar="DIR", help="folder for the file (default: report/claims)")
     return top

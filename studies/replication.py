@@ -193,7 +193,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     top = Parser(prog="python -m studies.replication", description=__doc__)
     top.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     top.add_argument("--out", type=parse_path, metavar="FILE")
-    top.add_argument("--only", nargs="+", metavar="CLAIM")
+    top.add_argument("--only", nargs="+", action="extend", metavar="CLAIM")
     options = top.parse_args(argv)
     document = read_json(options.verdicts)
     verdicts = {str(verdict["id"]): verdict for verdict in document["verdicts"]}

@@ -126,3 +126,11 @@ def test_words_cover_all_kinds() -> None:
     assert set(calibration["kinds"]) == kinds | {"prompt"}
     assert len(words["examples"]) == 8
     assert Range(1, 2, 4).scale(2) == Range(2, 4, 8)
+
+
+def test_options_with_several_values_may_be_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    job = ["--train", "--model", "gpt2", "--on", "RTX 4090"]
+    together = run(capsys, *job, "A100", "--work", "samples=1000", "tokens_per_sample=1024")
+    apart = run(capsys, *job, "--on", "A100", "--work", "samples=1000", "--work", "tokens_per_sample=1024")
+    assert apart == together
+    assert "RTX 4090" in apart and "A100" in apart
