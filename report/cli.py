@@ -219,7 +219,9 @@ def parser() -> argparse.ArgumentParser:
     adviser.add_argument("--want", metavar="RATE", help="the rate you want, such as '20 token/s'")
     adviser.add_argument("--within", metavar="TIME", help="the time you have, such as 2h")
     adviser.add_argument("--budget", type=parse_number, metavar="USD", help="leave out chips that cost more at launch")
-    adviser.add_argument("--normal", metavar="TIME", help="your own time, such as 30h: is it normal?")
+    adviser.add_argument(
+        "--normal", metavar="RESULT", help="your own time or rate, such as 30h or '8 token/s': is it normal?"
+    )
     adviser.add_argument("--measure", action="store_true", help="measure a point of this kind here, in two minutes")
     adviser.add_argument("--jobs", type=parse_path, metavar="FILE", help="a JSON object a line with a job each")
     adviser.add_argument("--json", action="store_true", help="answer one JSON object a line (the form for --jobs)")
@@ -450,7 +452,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if args.data:
             from report.advice.own_outcomes import own_outcomes
 
-            outcomes += own_outcomes(args.data)
+            own, left_out = own_outcomes(args.data)
+            outcomes += own
+            for machine, reason in left_out.items():
+                print(f"note: the adviser leaves out results of {machine}: {reason}", file=sys.stderr)
         record = calibrate(outcomes, datetime.now(UTC).date())
         write_json(args.out, record)
         print("\n".join(describe(record)))

@@ -11,8 +11,8 @@ from contract.files import read_yaml
 from report import PACKAGE
 from report.advice.answers import Answer, answer
 from report.advice.chips import Machine
-from report.advice.jobs import WORK, Job
-from report.advice.units import LONG
+from report.advice.jobs import WORK, Job, UnclearJobError
+from report.advice.units import LONG, item_time
 
 WORDS = PACKAGE / "advice" / "advice.yaml"
 # Hours to spread the price over when a chip is bought: three years.
@@ -56,6 +56,24 @@ class Wish:
         if value is None or answered.fits == "no":
             return False
         return value[1] >= self.amount if self.is_rate else value[1] <= self.amount
+
+
+@dataclass(frozen=True)
+class OwnResult:
+    """A reader's own result. unit: one of `report.advice.units.UNITS` for the kind; text: as the reader wrote it."""
+
+    amount: float
+    unit: str
+    text: str
+
+    def item_seconds(self, answered: Answer) -> float | None:
+        """Return the seconds for one item; None for a whole run whose size is not told, or a job without an answer."""
+        if answered.situation is None or answered.time is None:
+            return None
+        try:
+            return item_time(answered.situation, self.amount, self.unit)
+        except UnclearJobError:
+            return None
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from report.advice.jobs import WORK, Job, examine
+from report.advice.chips import UnknownNameError
+from report.advice.jobs import WORK, Job, UnclearJobError, examine
 from report.advice.outcomes import Outcome
 
 # Models that the study measures, as `report.advice.models` knows them; the first three are language models.
@@ -23,6 +25,12 @@ _PROGRAMS = {
     "lightgbm": "LightGBM",
 }  # fmt: skip
 _FORMATS = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16", "int8": "int8"}
+# Columns that are read; a study of few experiments has not all of them.
+_CASE = (
+    "result_id", "node", "experiment", "device", "backend", "dtype", "threads", "metric", "status", "estimate", "model",
+    "phase", "format",
+)  # fmt: skip
+_SIZES = ("tokens", "rows", "trees", "batch")
 _TOKENS, _COLUMNS, _LEAVES = 128, 28, {"xgboost": 64, "lightgbm": 31}
 
 
@@ -42,17 +50,24 @@ def hardware_text(hardware: Mapping[str, Any], gpu: bool) -> str:
     return f"{name} {cpu.get('usable_cores', 1)} cores {hardware.get('memory_bytes', 0) / 2**30:.0f} GB"
 
 
-def own_outcomes(data: Path) -> Iterator[Outcome]:
-    """Yield outcomes from gathered data (output of `gather`) for the kinds that the adviser knows."""
+def own_outcomes(data: Path) -> tuple[list[Outcome], dict[str, str]]:
+    """Return outcomes from gathered data (output of `gather`), and why machines were left out, by machine.
+
+    Only kinds that the adviser knows count. A machine is left out if its processor or GPU is in no table.
+    """
     nodes = {node["id"]: node for node in json.loads((data / "nodes.json").read_text(encoding="utf-8"))}
-    results = pd.read_parquet(data / "results.parquet")
+    results = pd.read_parquet(data / "results.parquet").reindex(columns=[*_CASE, *_SIZES])
+    results = results.astype(dict.fromkeys(_SIZES, float))
     results = results[(results["metric"] == "time") & (results["status"] == "ok") & (results["threads"] != 1)]
+    outcomes, left_out = [], {}
     for row in results.to_dict("records"):
         node = nodes.get(str(row["node"]))
         setting = _setting({str(name): value for name, value in row.items()})
         if node is None or setting is None or row["backend"] not in _PROGRAMS:
             continue
         kind, model, precision, work, items = setting
+        if not all(math.isfinite(size) and size > 0 for size in (float(row["estimate"]), items, *work.values())):
+            continue
         machine = str(row["node"]).rsplit(".", 2)[0].split(".")[0]
         job = Job(
             id=str(row["result_id"]),
@@ -64,7 +79,13 @@ def own_outcomes(data: Path) -> Iterator[Outcome]:
             software=_PROGRAMS[row["backend"]],
             year=float(str(node.get("started_utc") or "2026")[:4]),
         )
-        yield Outcome(f"this study, {machine}", job.id, examine(job), float(row["estimate"]) / items, 0.0, {})
+        try:
+            situation = examine(job)
+        except (UnknownNameError, UnclearJobError) as error:
+            left_out[machine] = str(error)
+            continue
+        outcomes.append(Outcome(f"this study, {machine}", job.id, situation, float(row["estimate"]) / items, 0.0, {}))
+    return outcomes, left_out
 
 
 def _setting(row: Mapping[str, Any]) -> tuple[str, str, str | None, dict[str, float], float] | None:

@@ -11,7 +11,7 @@ import jinja2
 
 from report import PACKAGE
 from report.advice.answers import Answer, Range, answer
-from report.advice.choices import Advice, kind_words, read_words
+from report.advice.choices import Advice, OwnResult, kind_words, read_words
 from report.advice.nearest import nearest_outcomes
 from report.advice.outcomes import Outcome, read_outcomes
 from report.advice.sentences import cost, say_advice, value_slots
@@ -29,12 +29,12 @@ def format_answers(
     answers: Sequence[Answer],
     advice: Advice | None,
     calibration: Mapping[str, Any],
-    own_seconds: float | None = None,
+    own: OwnResult | None = None,
     measured: MeasuredPoint | None = None,
 ) -> str:
     """Return what the terminal shows: answers for machines that were named, or advice on all listed machines.
 
-    own_seconds: the reader's own time. measured: a point measured on this machine.
+    own: the reader's own result. measured: a point measured on this machine.
     """
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PACKAGE / "advice" / "templates"), undefined=jinja2.StrictUndefined
@@ -42,7 +42,7 @@ def format_answers(
     environment.filters |= {"bytes": gigabytes, "words": lambda name: name.replace("_", " ")}
     record = calibration["kinds"][kind]["held_out"]
     text = environment.get_template("advice.txt").render(
-        answers=[_answer_context(each, calibration, own_seconds) for each in answers],
+        answers=[_answer_context(each, calibration, own) for each in answers],
         advice=_advice_context(advice) if advice else None,
         measured=_measured_context(measured) if measured else None,
         error=f"{record['median_error']:.0%}",
@@ -81,20 +81,20 @@ def _given_sentence(each: Answer) -> str:
     return f"{text.format(name=machine_name(each), model=model_name(each), verb=words['verb'], **slots)}."
 
 
-def _answer_context(each: Answer, calibration: Mapping[str, Any], own_seconds: float | None) -> dict[str, Any]:
+def _answer_context(each: Answer, calibration: Mapping[str, Any], own: OwnResult | None) -> dict[str, Any]:
     bound = ""
     if each.value is None and each.bound:
         bound = value_slots(each.job.kind, Range(each.bound, each.bound, each.bound))["value"]
-    most = _heaviest_assumption(each, calibration)
+    changes = _assumption_changes(each, calibration)
     return {
         "answer": each,
         "name": machine_name(each),
         "bound": bound,
         "sentence": _given_sentence(each) if each.value else "",
         "cost": _cost_context(each),
-        "own": _own_time_context(each, own_seconds) if own_seconds else None,
-        "assumed": _assumed_words(each),
-        "most": most,
+        "own": _own_context(each, own) if own else None,
+        "assumed": _assumed_words(each, changes),
+        "most": _heaviest_assumption(changes),
         "nearest": _nearest_context(each) if each.value else [],
     }
 
@@ -119,45 +119,48 @@ def _cost_context(each: Answer) -> dict[str, str]:
     return costs
 
 
-def _own_time_context(each: Answer, own_seconds: float) -> dict[str, Any] | None:
-    """Return where a reader's own time lies: slower or faster than the range, or near, above or below its middle."""
-    if each.seconds is None:
+def _own_context(each: Answer, own: OwnResult) -> dict[str, Any] | None:
+    """Return where a reader's own result lies: slower or faster than the range, or near, above or below its middle."""
+    seconds = own.item_seconds(each)
+    if seconds is None or each.time is None:
         return None
-    apart = math.log(own_seconds / each.seconds.middle)
+    apart = math.log(seconds / each.time.middle)
     place = "near" if abs(apart) < NEAR else "above" if apart > 0 else "below"
-    if not each.seconds.low <= own_seconds <= each.seconds.high:
+    if not each.time.low <= seconds <= each.time.high:
         place = "slower" if apart > 0 else "faster"
     return {
-        "time": duration_words(own_seconds),
+        "text": own.text,
         "place": place,
         "times": two_digits(math.exp(apart)),
         "causes": read_words()["causes"].get(each.job.kind, []),
     }
 
 
-def _assumed_words(each: Answer) -> list[str]:
+def _assumed_words(each: Answer, changes: Mapping[str, float]) -> list[str]:
     assumed = each.situation.assumed if each.situation else {}
     return [
         f"{name.replace('_', ' ')} {value if isinstance(value, str) else format_exact(value)}"
         for name, value in assumed.items()
+        if isinstance(value, str) or name in changes
     ]
 
 
-def _heaviest_assumption(each: Answer, calibration: Mapping[str, Any]) -> dict[str, str] | None:
-    """Find the assumed size that moves the answer most when it is doubled; None if none moves it."""
-    if each.situation is None or each.value is None:
-        return None
+def _assumption_changes(each: Answer, calibration: Mapping[str, Any]) -> dict[str, float]:
+    """Return how much doubling each assumed size changes the answer, as a logarithm, without sizes that hardly do."""
     changes = {}
-    for name, value in each.situation.assumed.items():
+    for name, value in each.situation.assumed.items() if each.situation and each.value else ():
         if isinstance(value, str) or not value:
             continue
         other = answer(replace(each.job, work={**each.job.work, name: value * 2}), calibration)
-        if other.value:
-            changes[name] = math.log(other.value.middle / each.value.middle)
+        if other.value and each.value and abs(change := math.log(other.value.middle / each.value.middle)) >= LITTLE:
+            changes[name] = change
+    return changes
+
+
+def _heaviest_assumption(changes: Mapping[str, float]) -> dict[str, str] | None:
+    """Find the assumed size that moves the answer most; None if none moves it."""
     most = max(changes, key=lambda name: abs(changes[name]), default=None)
-    if most is None or abs(changes[most]) < LITTLE:
-        return None
-    return {"name": most.replace("_", " "), "times": two_digits(math.exp(changes[most]))}
+    return None if most is None else {"name": most.replace("_", " "), "times": two_digits(math.exp(changes[most]))}
 
 
 def _nearest_context(each: Answer) -> list[dict[str, Any]]:
@@ -167,7 +170,9 @@ def _nearest_context(each: Answer) -> list[dict[str, Any]]:
 
 def outcome_context(outcome: Outcome) -> dict[str, Any]:
     """Return a published outcome as readers see it."""
-    return {**outcome.row, "shown": two_digits(float(outcome.row["value"])), "month": outcome.row["date"][:7]}
+    value, unit = float(outcome.row["value"]), outcome.row["unit"]
+    shown = duration_words(value) if unit == "s" else f"{two_digits(value)} {unit}"
+    return {**outcome.row, "shown": shown, "month": outcome.row["date"][:7]}
 
 
 def _measured_context(point: MeasuredPoint) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from report.advice.jobs import TRAINING, Situation, UnclearJobError, run_length
 
 # Units by kind; the first is the usual one.
@@ -33,7 +35,7 @@ LONG = {"s": 1.0, "ms": 1e-3, "minutes": 60.0, "hours": 3600.0, "days": 86400.0}
 
 def plain_unit(unit: str, kind: str) -> str:
     """Return a unit as UNITS spells it. Raises UnclearJobError if a kind has no such unit."""
-    text = unit.strip()
+    text = re.sub(r" (a|per) second$", "/s", unit.strip().replace(" /", "/"))
     text = _SPELLINGS.get(text.lower(), text)
     units = UNITS.get(kind, ())
     if not text:

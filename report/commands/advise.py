@@ -14,15 +14,15 @@ from contract.errors import StudyError
 from contract.schema import did_you_mean
 from report.advice.answers import answer, answer_record, read_calibration
 from report.advice.chips import find_machine
-from report.advice.choices import Wish, compare, kind_words, read_words
-from report.advice.jobs import WORK, Job
+from report.advice.choices import OwnResult, Wish, compare, kind_words, read_words
+from report.advice.jobs import WORK, Job, UnclearJobError
 from report.advice.terminal import format_answers
 from report.advice.this_machine import THIS, machine_text, measure_here
-from report.advice.units import LONG
+from report.advice.units import LONG, UNITS, plain_unit
 
 _TIME = re.compile(r"([\d.]+) ?(s|seconds?|m|min|minutes?|h|hours?|d|days?)")
 _TIMES = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_RATE = re.compile(r"(\d[\d,]*(?:\.\d+)?) ?([a-z ]+/ ?s|[a-z ]+ a second)?")
+_RESULT = re.compile(r"(\d[\d,]*(?:\.\d+)?|\.\d+) ?([a-z].*)?")
 
 
 def answer_command(arguments: Namespace) -> None:
@@ -35,7 +35,7 @@ def answer_command(arguments: Namespace) -> None:
     if not arguments.kind:
         raise StudyError("advise: tell the job, such as --chat or --train (`--help` lists them), or give --jobs FILE")
     job, wish = job_from_options(arguments), wish_from_options(arguments)
-    own = parse_time(arguments.normal) if arguments.normal else None
+    own = parse_result(arguments.normal, job.kind) if arguments.normal else None
     measured = measure_here(arguments.kind, machine_text(THIS), calibration) if arguments.measure else None
     if not arguments.on:
         if own is not None:
@@ -48,7 +48,8 @@ def answer_command(arguments: Namespace) -> None:
     answers = [answer(replace(job, hardware=machine_text(name)), calibration) for name in arguments.on]
     if all(each.situation is None for each in answers):
         raise StudyError(f"advise: {answers[0].refused}")
-    if own is not None and all(each.seconds is None for each in answers):
+    values = [each for each in answers if each.value]
+    if own and values and all(own.item_seconds(each) is None for each in values):
         raise StudyError("advise: --normal needs the length of the job: tell its size by --work")
     print(format_answers(job.kind, answers, None, calibration, own, measured))
 
@@ -77,6 +78,20 @@ def parse_time(text: str) -> float:
     if not 0 < seconds < 1e12:
         raise StudyError(f"{text!r} is not a time such as 30min, 2h or 3d")
     return seconds
+
+
+def parse_result(text: str, kind: str) -> OwnResult:
+    """Parse a reader's own time or rate, such as '30h', '8 token/s' or '2.3 s/step'. Raises StudyError."""
+    if _TIME.fullmatch(text.strip().lower()):
+        return OwnResult(parse_time(text), "s", text)
+    match = _RESULT.fullmatch(text.strip().lower())
+    amount = float(match[1].replace(",", "")) if match and match[2] else 0.0
+    if not match or not 0 < amount < 1e12:
+        raise StudyError(f"--normal {text!r} is neither a time such as 30h nor a rate such as 8 {UNITS[kind][0]}")
+    try:
+        return OwnResult(amount, plain_unit(match[2], kind), text)
+    except UnclearJobError as error:
+        raise StudyError(f"--normal {text}: {error}") from error
 
 
 def job_from_options(arguments: Namespace) -> Job:
@@ -117,10 +132,15 @@ def wish_from_options(arguments: Namespace) -> Wish:
     if words["wish"] == "rate":
         if arguments.within:
             raise StudyError(f'advise: --within is for a time; say --want, such as "20 {words["unit"]}"')
-        match = _RATE.fullmatch((arguments.want or str(words["usual_wish"])).strip().lower())
-        if not match or not float(match[1].replace(",", "")) > 0:
+        match = _RESULT.fullmatch((arguments.want or str(words["usual_wish"])).strip().lower())
+        amount = float(match[1].replace(",", "")) if match else 0.0
+        try:
+            same = match is not None and plain_unit(match[2] or "", kind) == words["unit"]
+        except UnclearJobError:
+            same = False
+        if not same or not 0 < amount < 1e12:
             raise StudyError(f'--want {arguments.want!r} is not a rate such as "20 {words["unit"]}"')
-        return Wish(kind, float(match[1].replace(",", "")))
+        return Wish(kind, amount)
     if arguments.want:
         raise StudyError("advise: --want is for a rate; say --within, such as 2h")
     hours = parse_time(arguments.within) / LONG["hours"] if arguments.within else float(words["usual_wish"])

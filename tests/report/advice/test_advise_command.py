@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from contract.errors import StudyError
-from report.advice.answers import Range, read_calibration
+from report.advice.answers import Range, answer, read_calibration
 from report.advice.choices import read_words
-from report.advice.jobs import KINDS
+from report.advice.jobs import KINDS, Job
 from report.advice.own_outcomes import hardware_text
 from report.advice.this_machine import THIS, machine_text
 from report.cli import main
-from report.commands.advise import parse_time
+from report.commands.advise import parse_result, parse_time
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -78,6 +79,9 @@ def test_a_file_of_jobs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
         (["--chat", "--model", "llama-3.1-8b", "--within", "2h"], "--within is for a time"),
         (["--train", "--model", "gpt2", "--want", "20 token/s"], "--want is for a rate"),
         (["--chat", "--model", "llama-3.1-8b", "--want", "fast"], "is not a rate such as"),
+        (["--chat", "--model", "llama-3.1-8b", "--want", "20 GB/s"], "is not a rate such as"),
+        (["--train", "--model", "gpt2", "--on", "T4", "--normal", "30"], "neither a time such as 30h nor a rate"),
+        (["--train", "--model", "gpt2", "--on", "T4", "--normal", "3 GB/s"], "unit 'gb/s' is not one of"),
         (["--train", "--model", "gpt2", "--within", "soon"], "is not a time such as"),
         (["--train", "--model", "gpt2", "--work", "sample=3"], "no size is called 'sample'"),
         (["--train", "--model", "gpt2", "--work", "samples=many"], "must be NAME=NUMBER"),
@@ -98,6 +102,19 @@ def test_a_broken_file_names_its_line(tmp_path: Path) -> None:
         file.write_text(text, encoding="utf-8")
         with pytest.raises(StudyError, match=message):
             main(["advise", "--jobs", str(file)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "times"),
+    [("--train", "2 sample/s", 0.5), ("--train", "64 s/step", 4.0), ("--train", "64 s/it", 4.0),
+     ("--train", "0.5 steps a second", 0.125), ("--chat", "8 tokens per second", 0.125), ("--chat", "2 s/token", 2.0)],
+)  # fmt: skip
+def test_own_result_may_be_a_rate(kind: str, own: str, times: float) -> None:
+    """Batches of 16, and one second for an item in place of the answer."""
+    job = {"--train": Job("", "train", "gpt2", "RTX 4090", work={"batch": 16.0}, unit="s/step"),
+           "--chat": Job("", "decode", "gpt2", "RTX 4090", work={}, unit="token/s")}[kind]  # fmt: skip
+    answered = replace(answer(job, read_calibration()), time=Range(0.5, 1.0, 2.0))
+    assert parse_result(own, job.kind).item_seconds(answered) == pytest.approx(times)
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("2h", 7200), ("30 min", 1800), ("1.5 days", 129600), ("90s", 90)])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from report.advice.answers import read_calibration
@@ -20,6 +24,7 @@ from report.advice.chips import read_table
 from report.advice.formulas import BOUNDS, FORMULAS, MEMORY
 from report.advice.jobs import KINDS, WORK, Job, examine
 from report.advice.outcomes import COLUMNS, OUTCOMES, Outcome, read_outcomes
+from report.advice.own_outcomes import own_outcomes
 
 MACHINES = (
     "RTX 3060 12GB",
@@ -148,3 +153,39 @@ def test_formulas_need_only_inputs_that_jobs_have(kind: str) -> None:
     for names in (FORMULAS[kind].inputs, BOUNDS[kind].inputs, MEMORY[kind].inputs):
         assert set(names) <= set(inputs)
     assert BOUNDS[kind].time(inputs, {}) > 0
+
+
+def gathered(folder: Path, *rows: dict[str, Any], **processors: str) -> Path:
+    """Write gathered data with synthetic results. processors: name by node."""
+    nodes = [
+        {"id": name, "hardware": {"cpu": {"model": model, "usable_cores": 8}, "memory_bytes": 2**34}}
+        for name, model in processors.items()
+    ]
+    (folder / "nodes.json").write_text(json.dumps(nodes), encoding="utf-8")
+    usual = {"metric": "time", "status": "ok", "threads": None, "device": "cpu", "estimate": 0.1}
+    pd.DataFrame([{"result_id": str(number), **usual, **row} for number, row in enumerate(rows)]).to_parquet(
+        folder / "results.parquet"
+    )
+    return folder
+
+
+def test_study_without_models_gives_no_outcomes(tmp_path: Path) -> None:
+    row = {"node": "a", "experiment": "gemm", "backend": "numpy", "dtype": "float32"}
+    assert own_outcomes(gathered(tmp_path, row, a="AMD Ryzen 7 5800X")) == ([], {})
+
+
+def test_unknown_processor_is_left_out_alone(tmp_path: Path) -> None:
+    row = {"experiment": "inference", "backend": "onnx", "dtype": "float32", "model": "resnet-50", "batch": 4.0}
+    data = gathered(
+        tmp_path,
+        {**row, "node": "a"},
+        {**row, "node": "b"},
+        {**row, "node": "b", "estimate": math.nan},
+        {**row, "node": "b", "batch": None},
+        {**row, "node": "b", "experiment": "language-models", "model": "llama-1b", "phase": "decode"},
+        a="Abacus 9000",
+        b="AMD Ryzen 7 5800X",
+    )
+    outcomes, left_out = own_outcomes(data)
+    assert [(each.source, each.time) for each in outcomes] == [("this study, b", 0.1 / 4)]
+    assert list(left_out) == ["a"] and "Abacus 9000" in left_out["a"]
