@@ -155,7 +155,7 @@ def test_formulas_need_only_inputs_that_jobs_have(kind: str) -> None:
     assert BOUNDS[kind].time(inputs, {}) > 0
 
 
-def gathered(folder: Path, *rows: dict[str, Any], **processors: str) -> Path:
+def write_gathered(folder: Path, *rows: dict[str, Any], **processors: str) -> Path:
     """Write gathered data with synthetic results. processors: name by node."""
     nodes = [
         {"id": name, "hardware": {"cpu": {"model": model, "usable_cores": 8}, "memory_bytes": 2**34}}
@@ -171,12 +171,12 @@ def gathered(folder: Path, *rows: dict[str, Any], **processors: str) -> Path:
 
 def test_study_without_models_gives_no_outcomes(tmp_path: Path) -> None:
     row = {"node": "a", "experiment": "gemm", "backend": "numpy", "dtype": "float32"}
-    assert own_outcomes(gathered(tmp_path, row, a="AMD Ryzen 7 5800X")) == ([], {})
+    assert own_outcomes(write_gathered(tmp_path, row, a="AMD Ryzen 7 5800X")) == ([], {})
 
 
 def test_unknown_processor_is_left_out_alone(tmp_path: Path) -> None:
     row = {"experiment": "inference", "backend": "onnx", "dtype": "float32", "model": "resnet-50", "batch": 4.0}
-    data = gathered(
+    data = write_gathered(
         tmp_path,
         {**row, "node": "a"},
         {**row, "node": "b"},
