@@ -156,12 +156,11 @@ def build_content(
     with content.failures.catch("numbers", "index"):
         facts = front_page.collect_facts(evidence)
     declared, says = read_front(), Statements(document, facts)
+    jobs: list[dict[str, Any]] = []
+    with content.failures.catch("page", "advice"):
+        jobs = example_rows(advice, document["verdicts"])
     content.add(
-        "index",
-        "Does AI need a GPU?",
-        lambda: _front_page(
-            document, says, declared, [*content.charts, *fronts], example_rows(advice, document["verdicts"])
-        ),
+        "index", "Does AI need a GPU?", lambda: _front_page(document, says, declared, [*content.charts, *fronts], jobs)
     )
     content.add("claims", "All claims", lambda: _claims_page(document))
     for verdict in document["verdicts"]:
@@ -176,11 +175,7 @@ def build_content(
             _article_path(raw_article), str(raw_article["title"]), partial(_article_page, raw_article, document)
         )
     content.add("advice", "Do I need one?", lambda: advice_page(advice))
-    content.add(
-        "do-i-need-one",
-        "What to use for which job",
-        lambda: _jobs_page(document, fronts, example_rows(advice, document["verdicts"])),
-    )
+    content.add("do-i-need-one", "What to use for which job", lambda: _jobs_page(document, fronts, jobs))
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
         path = _family_path(family)

@@ -72,10 +72,11 @@ def publish_small_node(clone: Clone) -> None:
 
 
 def keep_few_published_records(clone: Clone) -> None:
-    """Keep only the published sources that `counterparts.yaml` names, for fast judging and drawing."""
+    """Keep only prices and the published sources that `counterparts.yaml` names, for fast judging and drawing."""
     folder = clone.path / "data" / "published"
     pairs = read_yaml(clone.path / "report" / "counterparts.yaml")
     kept = {pair[side].partition("/")[0] for pair in pairs for side in ("of", "over") if side in pair}
+    kept.add("cloud-gpus")
     for path in folder.glob("*.csv"):
         if path.stem not in kept:
             path.unlink()

@@ -97,7 +97,8 @@ def test_failing_page_leaves_other_pages_intact(
     replaced = tuple(dataclasses.replace(each, show=break_page) if each.key == "memory" else each for each in originals)
     monkeypatch.setattr(site_content, "families", lambda: replaced)
     monkeypatch.setattr("report.pages.front_page.front_context", break_page)
-    report, failed = tmp_path / "report", {"measurements/memory", "claims/W15", "index"}
+    monkeypatch.setattr(site_content, "example_rows", break_page)
+    report, failed = tmp_path / "report", {"measurements/memory", "claims/W15", "index", "advice"}
     assert main(["render", *study_options(study), "--out", str(report), "--renderer", "pandoc"]) == 1
     errors = capsys.readouterr().err
     pages = {str(path.relative_to(report))[:-5]: path.read_text(encoding="utf-8") for path in report.rglob("*.html")}
