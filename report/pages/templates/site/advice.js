@@ -468,7 +468,11 @@ const adviser = (() => {
     form.scrollIntoView();
   });
   let drawn = window.innerWidth;
-  window.addEventListener("resize", () => { if (window.innerWidth !== drawn) { drawn = window.innerWidth; show(); } });
+  window.addEventListener("resize", () => {
+    if (!form.isConnected || window.innerWidth === drawn) return;
+    drawn = window.innerWidth;
+    show();
+  });
   form.hidden = false;
   byId("result").hidden = false;
   restore();
