@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,11 +9,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from contract.files import read_json
 from report import ROOT
 from report.advice.calibration import FEWEST_SOURCES, Constants
 from report.advice.chips import UnknownNameError
 from report.advice.formulas import BOUNDS, FORMULAS, MEMORY
-from report.advice.jobs import TRAINING, Job, Situation, UnclearJobError, examine, parse_job
+from report.advice.jobs import Job, Situation, UnclearJobError, examine, parse_job
 from report.advice.prices import purchase, rent
 from report.advice.units import LONG, UNITS, in_unit, plain_unit, seconds_per_unit
 
@@ -105,7 +105,7 @@ class Answer:
 @cache
 def read_calibration(path: Path = CALIBRATION) -> Mapping[str, Any]:
     """Read the record that `report.advice.calibration.calibrate` returns."""
-    record: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    record: Mapping[str, Any] = read_json(path)
     return record
 
 
@@ -217,9 +217,8 @@ def as_record(answered: Answer) -> dict[str, Any]:
     job, situation = answered.job, answered.situation
     recognised = {}
     if situation:
-        machine = situation.machine
         recognised = {
-            "hardware": f"{machine.count}x {machine.name}" if machine.count > 1 else machine.name,
+            "hardware": situation.machine.label,
             "class": situation.hardware_class,
             "model": situation.model.name if situation.model else None,
             "format": situation.format.name,
@@ -247,8 +246,6 @@ def as_record(answered: Answer) -> dict[str, Any]:
         more["seconds"] = _ends(seconds)
         more["energy_wh"] = _ends(seconds.scale(watts / LONG["hours"])) if watts else None
         more["usd_rented"] = _ends(seconds.scale(hour / LONG["hours"])) if hour else None
-    if job.kind in TRAINING and situation and seconds is None:
-        more["seconds"] = None
     return {
         "id": job.id,
         "low": answered.value.low,

@@ -164,7 +164,7 @@ def held_out_errors(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Floats]
         others = [outcome for outcome in outcomes if outcome.source != source]
         own = [outcome for outcome in outcomes if outcome.source == source]
         unknowns = fit.solve(others, start)
-        # What the care of experts gains is left out of predictions.
+        # Predictions leave out the gain by experts' care.
         unknowns[-1] = 0.0
         errors[source] = fit.log_times(unknowns, fit.rows(own)) - np.log([outcome.time for outcome in own])
     return errors

@@ -101,6 +101,11 @@ class Machine:
     memory_told: bool = True
 
     @property
+    def label(self) -> str:
+        """The name as shown, with the number of chips if there are several."""
+        return f"{self.count}x {self.name}" if self.count > 1 else self.name
+
+    @property
     def is_cpu(self) -> bool:
         return self.kind.startswith("cpu")
 
@@ -145,7 +150,8 @@ def normalise(text: str) -> str:
     return re.sub(r"[^a-z0-9+.×*@]+", " ", text).strip()
 
 
-def _number(text: str) -> float:
+def cell_number(text: str) -> float:
+    """Parse a cell of a table; an empty one is 0."""
     return float(text) if text else 0.0
 
 
@@ -178,7 +184,7 @@ def _families(folder: Path = ADVICE) -> tuple[_Family, ...]:
     families = []
     for row in read_table(folder / "chip_families.csv"):
         cores = int(row["cores"])
-        bandwidth = _number(row["channels"]) * 8 * _number(row["transfers_per_s"])
+        bandwidth = cell_number(row["channels"]) * 8 * cell_number(row["transfers_per_s"])
         machine = Machine(
             chip=re.sub(r"[^a-z0-9]+", "-", row["name"].lower()).strip("-"),
             name=row["name"],
@@ -186,8 +192,8 @@ def _families(folder: Path = ADVICE) -> tuple[_Family, ...]:
             count=1,
             memory_bytes=_USUAL_MEMORY[row["class"]],
             bandwidth=bandwidth,
-            vector_flops=cores * _number(row["flops_per_core"]),
-            matrix_flops=cores * (_number(row["matrix_flops_per_core"]) or _number(row["flops_per_core"])),
+            vector_flops=cores * cell_number(row["flops_per_core"]),
+            matrix_flops=cores * (cell_number(row["matrix_flops_per_core"]) or cell_number(row["flops_per_core"])),
             cores=cores,
             channels=int(row["channels"]),
             year=int(row["year"]),
@@ -199,9 +205,9 @@ def _families(folder: Path = ADVICE) -> tuple[_Family, ...]:
             _Family(
                 pattern,
                 machine,
-                _number(row["channels"]),
-                _number(row["flops_per_core"]),
-                _number(row["matrix_flops_per_core"]) or _number(row["flops_per_core"]),
+                cell_number(row["channels"]),
+                cell_number(row["flops_per_core"]),
+                cell_number(row["matrix_flops_per_core"]) or cell_number(row["flops_per_core"]),
             )
         )
     return tuple(families)
@@ -225,9 +231,9 @@ def rows(folder: Path = ADVICE) -> tuple[_Row, ...]:
     table = []
     for row in read_table(folder / "chips.csv"):
         name, kind = row["name"], row["class"]
-        vector = _number(row["fp32_flops"])
-        matrix = _number(row["matrix_flops"])
-        cores, channels = int(_number(row["cores"])), 2
+        vector = cell_number(row["fp32_flops"])
+        matrix = cell_number(row["matrix_flops"])
+        cores, channels = int(cell_number(row["cores"])), 2
         if kind.startswith("cpu"):
             family = _longest_family(normalise(name.removeprefix("AMD ").removeprefix("Intel ")))
             if family is None:
@@ -237,10 +243,10 @@ def rows(folder: Path = ADVICE) -> tuple[_Row, ...]:
             matrix = matrix or cores * family.matrix_flops_per_core
         # Cards before Volta have no faster units for 16 bits; later ones have at least twice the rate.
         if not matrix:
-            year = int(_number(row["year"]) or 2020)
+            year = int(cell_number(row["year"]) or 2020)
             doubled = kind.startswith("gpu") and year >= 2018 and not re.search(r"gtx|cmp", name.lower())
             matrix = vector * (2 if doubled else 1)
-        memory = _number(row["memory_bytes"]) or _USUAL_MEMORY.get(kind, 16 * GIB)
+        memory = cell_number(row["memory_bytes"]) or _USUAL_MEMORY.get(kind, 16 * GIB)
         if kind == "apple":
             memory = next(size for word, size in _APPLE_MEMORY.items() if word in name.lower())
         machine = Machine(
@@ -249,14 +255,14 @@ def rows(folder: Path = ADVICE) -> tuple[_Row, ...]:
             kind=kind,
             count=1,
             memory_bytes=memory,
-            bandwidth=_number(row["memory_bytes_per_s"]),
+            bandwidth=cell_number(row["memory_bytes_per_s"]),
             vector_flops=vector or matrix / 8,
             matrix_flops=matrix,
             cores=cores,
             channels=channels,
-            year=int(_number(row["year"]) or 2020),
-            power_w=_number(row["power_w"]) or None,
-            usd=_number(row["usd_launch"]) or None,
+            year=int(cell_number(row["year"]) or 2020),
+            power_w=cell_number(row["power_w"]) or None,
+            usd=cell_number(row["usd_launch"]) or None,
             memory_told=bool(row["memory_bytes"]),
         )
         text = normalise(name)

@@ -57,7 +57,7 @@ def machine_record(machine: Machine) -> dict[str, Any]:
     """Return a machine for the page, with FLOP/s by arithmetic."""
     by_format = {name: machine_inputs(machine, name)["flops"] for name in ARITHMETIC}
     return {
-        "chip": f"{machine.count}x {machine.name}" if machine.count > 1 else machine.name,
+        "chip": machine.label,
         "kind": machine.kind,
         "class": hardware_class(machine),
         "inputs": {name: value for name, value in machine_inputs(machine, "float16").items() if name != "flops"},

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from report.advice.chips import ADVICE, UnknownNameError, read_table
+from report.advice.chips import ADVICE, UnknownNameError, cell_number, read_table
 
 # Model kinds that a job can use, best first.
 KINDS_OF_JOBS = {
@@ -77,10 +77,6 @@ def _tokens(text: str) -> list[str]:
     return re.findall(r"[a-z]+\d[\w.]*|\d+(?:\.\d+)*[a-z]*|[a-z]+", text)
 
 
-def _number(text: str) -> float:
-    return float(text) if text else 0.0
-
-
 def usual_shape(parameters: float) -> tuple[float, float]:
     """Return a language model's usual layers and hidden width: 12 layers width^2 parameters."""
     width = max(64.0, (parameters / 12 / 0.0073) ** (1 / 3))
@@ -92,12 +88,16 @@ def listed_models(folder: Path = ADVICE) -> Mapping[str, Model]:
     """Read models.csv: models by key."""
     models = {}
     for row in read_table(folder / "models.csv"):
-        parameters = _number(row["parameters"])
-        hidden, layers, heads = _number(row["hidden"]), _number(row["layers"]), _number(row["heads"])
+        parameters = cell_number(row["parameters"])
+        hidden, layers, heads = (
+            cell_number(row["hidden"]),
+            cell_number(row["layers"]),
+            cell_number(row["heads"]),
+        )
         if parameters and not (hidden and layers):
-            layers, hidden = usual_shape(_number(row["active_parameters"]) or parameters)
-        head = _number(row["head_dim"]) or (hidden / heads if heads else 0.0)
-        width = _number(row["kv_heads"]) * head if row["kv_heads"] and head else hidden
+            layers, hidden = usual_shape(cell_number(row["active_parameters"]) or parameters)
+        head = cell_number(row["head_dim"]) or (hidden / heads if heads else 0.0)
+        width = cell_number(row["kv_heads"]) * head if row["kv_heads"] and head else hidden
         # Models with latent attention keep one short vector for all heads.
         if row["key"].startswith(("deepseek-v2", "deepseek-v3", "deepseek-r1", "kimi")) and "distill" not in row["key"]:
             width = 288.0
@@ -107,12 +107,12 @@ def listed_models(folder: Path = ADVICE) -> Mapping[str, Model]:
             name=row["name"],
             kind=row["kind"],
             parameters=parameters,
-            active=_number(row["active_parameters"]) or parameters,
+            active=cell_number(row["active_parameters"]) or parameters,
             layers=layers,
             hidden=hidden,
             kv_width=width,
-            vocab=_number(row["vocab"]) or 32000.0,
-            flop_per_item=_number(row["flop_per_item"]),
+            vocab=cell_number(row["vocab"]) or 32000.0,
+            flop_per_item=cell_number(row["flop_per_item"]),
             pixels=float(size[1]) * float(size[2]) if size else 0.0,
         )
     return models

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,9 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from contract.files import read_json
 from report.advice.chips import UnknownNameError
 from report.advice.jobs import WORK, Job, UnclearJobError, examine
 from report.advice.outcomes import Outcome
+from report.data.table_rows import row_dicts
 
 # Models that the study measures, as `report.advice.models` knows them; the first three are language models.
 _MODELS = {
@@ -55,14 +56,14 @@ def own_outcomes(data: Path) -> tuple[list[Outcome], dict[str, str]]:
 
     Only kinds that the adviser knows count. A machine is left out if its processor or GPU is in no table.
     """
-    nodes = {node["id"]: node for node in json.loads((data / "nodes.json").read_text(encoding="utf-8"))}
+    nodes = {node["id"]: node for node in read_json(data / "nodes.json")}
     results = pd.read_parquet(data / "results.parquet").reindex(columns=[*_CASE, *_SIZES])
     results = results.astype(dict.fromkeys(_SIZES, float))
     results = results[(results["metric"] == "time") & (results["status"] == "ok") & (results["threads"] != 1)]
     outcomes, left_out = [], {}
-    for row in results.to_dict("records"):
+    for row in row_dicts(results):
         node = nodes.get(str(row["node"]))
-        setting = _setting({str(name): value for name, value in row.items()})
+        setting = _setting(row)
         if node is None or setting is None or row["backend"] not in _PROGRAMS:
             continue
         kind, model, precision, work, items = setting

@@ -62,10 +62,7 @@ def gigabytes(value: float) -> str:
 
 def machine_name(each: Answer) -> str:
     """Return an answer's machine by the name that the adviser recognised."""
-    if each.situation is None:
-        return each.job.hardware
-    machine = each.situation.machine
-    return f"{machine.count}x {machine.name}" if machine.count > 1 else machine.name
+    return each.situation.machine.label if each.situation else each.job.hardware
 
 
 def model_name(each: Answer) -> str:
