@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract.arguments import Parser, parse_count, parse_number, parse_path
+from contract.arguments import Parser, integer_between, parse_count, parse_number, parse_path
 
 # Each command imports the data libraries that it needs, so that `summary` and `--help` start fast.
 
@@ -201,6 +201,11 @@ def parser() -> argparse.ArgumentParser:
     adviser.add_argument("--parameters", type=parse_number, metavar="N", help="parameters, for a model without a name")
     adviser.add_argument("--precision", metavar="FORMAT", help="such as Q4_K_M, fp16 or int8")
     adviser.add_argument("--software", metavar="NAME", help="such as llama.cpp, vLLM or PyTorch (default: as found)")
+    adviser.add_argument(
+        "--year",
+        type=integer_between(2000, 2100),
+        help="the software's year; later ones are faster (default: 2025)",
+    )
     adviser.add_argument(
         "--on",
         nargs="+",

@@ -110,7 +110,7 @@ def read_calibration(path: Path = CALIBRATION) -> Mapping[str, Any]:
 
 
 def _constants(record: Mapping[str, Any]) -> Constants:
-    return Constants(record["constants"], record["programs"], record["year"])
+    return Constants(record["constants"], record["factors"], record["year"])
 
 
 def answer(job: Job, calibration: Mapping[str, Any]) -> Answer:
@@ -153,7 +153,7 @@ def _answer(job: Job, calibration: Mapping[str, Any]) -> Answer:
 def time_range(situation: Situation, record: Mapping[str, Any]) -> Range:
     """Return the seconds for one item with their range. record: a kind's calibration."""
     kind = situation.job.kind
-    middle = _constants(record).log_time(FORMULAS[kind], situation.inputs, situation.hardware_class, situation.program)
+    middle = _constants(record).log_time(FORMULAS[kind], situation)
     sources = record["sources_by_class"][situation.hardware_class]
     wider = 1.0 if sources >= FEWEST_SOURCES else FEW
     centre = (record["low"] + record["high"]) / 2

@@ -1,9 +1,10 @@
 """Fit the formulas' constants to published outcomes, and measure the error on sources that the fit has not seen.
 
 Each constant has a usual value for all hardware classes, from `report.advice.formulas`, and each class may differ from
-it. A program multiplies the time by its own factor; a year changes it by a slope. The fit works on logarithms. Its loss
-grows slowly for outliers (Cauchy), and the usual values act as a prior (Gaussian in logarithms), so that a kind with
-few outcomes stays near to them. A source counts as the root from its number.
+it. A program, a model and a chip multiply the time by factors of their own (random effects); a year changes it by a
+slope. The fit works on logarithms. Its loss grows slowly for outliers (Cauchy), and the usual values act as a prior
+(Gaussian in logarithms), so that a kind with few outcomes stays near to them. A source counts as the root from its
+number.
 
 Held out: each source in turn is left out, and predicted from the others. Ranges and errors come from these predictions.
 """
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from report.advice.formulas import FORMULAS, Formula
+from report.advice.jobs import Situation
 from report.advice.outcomes import Outcome
 
 Floats = NDArray[np.float64]
@@ -29,6 +31,8 @@ CLASSES = ("cpu", "apple", "integrated", "card", "datacentre")
 ORDINARY = 0.25
 # A year's progress in software, and experts' gain, in logarithms: usual value and deviation.
 YEAR, CARE = (0.0, 0.1), (-0.15, 0.15)
+# By how much models, and chips, differ from their formula (one standard deviation).
+OWN_FACTOR = 1.3
 # A range is made to hold this share.
 SHARE = 0.8
 # Weight that the counted quantile has in a range's width; a normal distribution's has the rest.
@@ -39,34 +43,41 @@ FEWEST_SOURCES = 3
 
 @dataclass(frozen=True)
 class Constants:
-    """Fitted constants for a kind. values: by class, then by constant; programs: factors on the time, as logarithms."""
+    """Fitted constants for a kind. values: by class, then by constant.
+
+    factors: on the time, as logarithms, by feature of the job (program, model, chip), then by its name.
+    """
 
     values: Mapping[str, Mapping[str, float]]
-    programs: Mapping[str, float]
+    factors: Mapping[str, Mapping[str, float]]
     year: float
 
-    def log_time(self, formula: Formula, inputs: Mapping[str, float], hardware_class: str, program: str) -> float:
+    def log_time(self, formula: Formula, situation: Situation) -> float:
         """Return the seconds for one item, as a logarithm."""
-        time = formula.time(inputs, self.values[hardware_class])
-        return math.log(time) + self.programs.get(program, 0.0) + self.year * inputs["year"]
+        time = formula.time(situation.inputs, self.values[situation.hardware_class])
+        own = sum(self.factors[feature].get(name, 0.0) for feature, name in situation.features.items())
+        return math.log(time) + own + self.year * situation.inputs["year"]
 
 
 class _Fit:
-    """One vector for a kind's unknowns: constants, their deviations by class, programs, year and care."""
+    """One vector for a kind's unknowns: constants, their deviations by class, factors, year and care."""
 
     def __init__(self, kind: str, outcomes: Sequence[Outcome]) -> None:
         self.formula = FORMULAS[kind]
         self.names = list(self.formula.constants)
-        self.programs = sorted({outcome.situation.program for outcome in outcomes} - {""})
+        self.factors = sorted({item for outcome in outcomes for item in outcome.situation.features.items() if item[1]})
         deviating = [name for name in self.names if self.formula.constants[name].between > 1]
         self.deviations = [(self.names.index(name), place) for name in deviating for place in range(len(CLASSES))]
         constants = self.formula.constants
         centres = [0.0] * (len(self.names) + len(self.deviations))
         scales = [math.log(constants[name].factor) for name in self.names]
         scales += [math.log(constants[self.names[place]].between) for place, _ in self.deviations]
-        self.first_program = len(centres)
-        centres += [-math.log(self.formula.programs.get(name, 1.0)) for name in self.programs]
-        scales += [math.log(self.formula.program_factor)] * len(self.programs)
+        self.first_factor = len(centres)
+        usual = self.formula.programs
+        centres += [-math.log(usual.get(name, 1.0)) if feature == "program" else 0.0 for feature, name in self.factors]
+        scales += [
+            math.log(self.formula.program_factor if feature == "program" else OWN_FACTOR) for feature, _ in self.factors
+        ]
         centres += [YEAR[0], CARE[0]]
         scales += [YEAR[1], CARE[1]]
         self.centres, self.scales = np.array(centres), np.array(scales)
@@ -75,12 +86,14 @@ class _Fit:
         classes = [CLASSES.index(outcome.situation.hardware_class) for outcome in outcomes]
         shifts = np.zeros((len(outcomes), len(self.names), len(self.centres)))
         factors = np.zeros((len(outcomes), len(self.centres)))
+        places = {item: place for place, item in enumerate(self.factors, self.first_factor)}
         for row, outcome in enumerate(outcomes):
             shifts[row, range(len(self.names)), range(len(self.names))] = 1
             for position, (constant, place) in enumerate(self.deviations, len(self.names)):
                 shifts[row, constant, position] = float(classes[row] == place)
-            if outcome.situation.program in self.programs:
-                factors[row, self.first_program + self.programs.index(outcome.situation.program)] = 1
+            for item in outcome.situation.features.items():
+                if item in places:
+                    factors[row, places[item]] = 1
             factors[row, -2] = outcome.situation.inputs["year"]
             factors[row, -1] = outcome.care
         usual = [
@@ -121,11 +134,11 @@ class _Fit:
                 constant: round_figures(self.formula.constants[constant].usual(name) * math.exp(shift[place]))
                 for place, constant in enumerate(self.names)
             }
-        programs = {
-            name: round(float(unknowns[self.first_program + place]), 4) for place, name in enumerate(self.programs)
-        }
         usual = {name: round(-math.log(factor), 4) for name, factor in self.formula.programs.items()}
-        return Constants(values, {**usual, **programs}, round(float(unknowns[-2]), 4))
+        factors: dict[str, dict[str, float]] = {"program": usual, "model": {}, "chip": {}}
+        for (feature, name), value in zip(self.factors, unknowns[self.first_factor :], strict=False):
+            factors[feature][name] = round(float(value), 4)
+        return Constants(values, factors, round(float(unknowns[-2]), 4))
 
 
 @dataclass(frozen=True)
@@ -158,7 +171,7 @@ def fit_constants(kind: str, outcomes: Sequence[Outcome]) -> Constants:
 def held_out_errors(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Floats]:
     """Return log(predicted / observed) by source, with constants from all other sources."""
     fit = _Fit(kind, outcomes)
-    # A program that only the left-out source uses stays at its usual value, as no outcome moves it.
+    # A program, model or chip in the left-out source alone stays at its usual factor, as no outcome moves it.
     start, errors = fit.solve(outcomes), {}
     for source in sorted({outcome.source for outcome in outcomes}):
         others = [outcome for outcome in outcomes if outcome.source != source]
@@ -218,14 +231,16 @@ def _calibrate_kind(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     low, high = range_of_errors(errors.values())
     values = np.concatenate(list(errors.values()))
     inside = [float(np.mean((-each >= low) & (-each <= high))) for each in errors.values()]
+    # Answers have their middle at the range's centre.
+    centre = (low + high) / 2
     by_source = {
-        source: {"outcomes": len(each), "median": round(float(np.median(np.abs(np.expm1(-each)))), 4)}
+        source: {"outcomes": len(each), "median": round(float(np.median(np.abs(np.expm1(-each - centre)))), 4)}
         for source, each in errors.items()
     }
     sources = {name: {o.source for o in outcomes if o.situation.hardware_class == name} for name in CLASSES}
     return {
         "constants": constants.values,
-        "programs": constants.programs,
+        "factors": constants.factors,
         "year": constants.year,
         "low": round(low, 4),
         "high": round(high, 4),

@@ -6,7 +6,6 @@ family in chip_families.csv, by a pattern. A text can also tell how many chips o
 
 from __future__ import annotations
 
-import csv
 import difflib
 import re
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from report.data.names import read_rows
 from report.data.reference_figures import REFERENCE
 
 ADVICE = REFERENCE / "advice"
@@ -135,12 +135,6 @@ class _Family:
     matrix_flops_per_core: float
 
 
-def read_table(path: Path) -> list[dict[str, str]]:
-    """Read a CSV file as text, row by row."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
-
-
 def normalise(text: str) -> str:
     """Write a name in lower case, with single spaces for punctuation, and letters apart from digits after a series."""
     text = text.lower().replace("™", " ").replace("®", " ").replace("(r)", " ").replace("(tm)", " ")
@@ -182,7 +176,7 @@ def _name_pattern(identity: str) -> re.Pattern[str]:
 @cache
 def _families(folder: Path = ADVICE) -> tuple[_Family, ...]:
     families = []
-    for row in read_table(folder / "chip_families.csv"):
+    for row in read_rows(folder / "chip_families.csv"):
         cores = int(row["cores"])
         bandwidth = cell_number(row["channels"]) * 8 * cell_number(row["transfers_per_s"])
         machine = Machine(
@@ -229,7 +223,7 @@ def _longest_family(text: str) -> _Family | None:
 def rows(folder: Path = ADVICE) -> tuple[_Row, ...]:
     """Read chips.csv, and add processors' arithmetic from their families."""
     table = []
-    for row in read_table(folder / "chips.csv"):
+    for row in read_rows(folder / "chips.csv"):
         name, kind = row["name"], row["class"]
         vector = cell_number(row["fp32_flops"])
         matrix = cell_number(row["matrix_flops"])

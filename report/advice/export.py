@@ -58,6 +58,7 @@ def machine_record(machine: Machine) -> dict[str, Any]:
     by_format = {name: machine_inputs(machine, name)["flops"] for name in ARITHMETIC}
     return {
         "chip": machine.label,
+        "id": machine.chip,
         "kind": machine.kind,
         "class": hardware_class(machine),
         "inputs": {name: value for name, value in machine_inputs(machine, "float16").items() if name != "flops"},
@@ -152,6 +153,7 @@ def _setups(formats: _Formats) -> tuple[dict[str, Any], dict[str, dict[str, Any]
             shared = models.setdefault(job.kind, {}).setdefault(name, inputs)
             setups[key][name] = {
                 "program": situation.program,
+                "key": situation.features["model"],
                 "inputs": {each: value for each, value in inputs.items() if shared[each] != value},
                 "formats": {group: formats.place(each.format) for group, each in situations.items()},
                 "follows": {"item_pixels": "pixels"} if situation.model and not situation.model.pixels else {},
@@ -185,7 +187,7 @@ def tables(calibration: Mapping[str, Any]) -> dict[str, Any]:
             "inputs": sorted({*formula.inputs, *MEMORY[kind].inputs}),
             "meanings": {name: constant.meaning for name, constant in formula.constants.items()},
             "constants": record["constants"],
-            "programs": record["programs"],
+            "factors": record["factors"],
             "year": record["year"],
             "low": record["low"],
             "high": record["high"],

@@ -285,7 +285,9 @@ FORMULAS: Mapping[str, Formula] = {
             # Users whose keys and values find room beside the weights are served at once.
             "room": "Max((memory - all_bytes) / (kv_bytes * (tokens_in + tokens_out)), 1)",
             "at_once": "Max(Min(users, room, 256), 1)",
-            "read": "(all_bytes + at_once * (tokens_in + tokens_out / 2) * kv_bytes)"
+            # Each user's token takes its own experts; several tokens share some of them.
+            "seen_bytes": "all_bytes * (1 - Max(1 - active / parameters, 0) ** at_once)",
+            "read": "(seen_bytes + at_once * (tokens_in + tokens_out / 2) * kv_bytes)"
             " / (reach * bandwidth * devices ** spread)",
             "work": "at_once * (1 + tokens_in / tokens_out) * 2 * active / (use * flops * devices ** spread)",
             "time": "(read + work + layers * layer_s) / at_once + user_s",

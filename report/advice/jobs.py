@@ -38,6 +38,8 @@ USUAL: Mapping[str, Mapping[str, float]] = {
     "fit": {"tokens_in": 512, "tokens_out": 512, "users": 1, "batch": 1, "tokens_per_sample": 512},
     "memory": {"tokens_in": 512, "tokens_out": 512, "users": 1, "batch": 1, "tokens_per_sample": 512},
 }
+# Year of the software, where askers tell none.
+USUAL_YEAR = 2025.0
 # Tokens in a text for encoders, steps for networks that were distilled to few, and users where only samples are told.
 ENCODER_TOKENS, FEW_STEPS, MOST_USERS = 160.0, 4.0, 256.0
 # Programs that let several GPUs work on one layer at once; others go through the GPUs one after the other.
@@ -107,6 +109,11 @@ class Situation:
     def hardware_class(self) -> str:
         return hardware_class(self.machine)
 
+    @property
+    def features(self) -> dict[str, str]:
+        """Features with a factor of their own on the time: names by feature, '' where not known."""
+        return {"program": self.program, "model": self.model.key if self.model else "", "chip": self.machine.chip}
+
 
 def hardware_class(machine: Machine) -> str:
     """Return the class that shares constants: cpu, apple, integrated, card or datacentre."""
@@ -173,6 +180,8 @@ def _usual_format(job: Job, program: str, machine: Machine, model: Model | None)
 
 def rated_flops(machine: Machine, arithmetic: str) -> float:
     """Return one chip's rated FLOP/s in a format."""
+    if machine.is_cpu and arithmetic in ("bfloat16", "int8"):
+        return min(machine.matrix_flops, SHORT_FORMATS * machine.vector_flops)
     if machine.is_cpu or (machine.is_apple and arithmetic in ("unknown", "float32", "tf32")):
         return machine.vector_flops
     if arithmetic == "unknown":
@@ -185,6 +194,8 @@ def rated_flops(machine: Machine, arithmetic: str) -> float:
     return machine.matrix_flops
 
 
+# Gain by formats of 16 and 8 bits on processors with instructions for them, however fast these are rated.
+SHORT_FORMATS = 2.0
 # Two processors read little faster than one, because data lie in the other's memory: exponent of their number.
 SOCKETS = 0.4
 
@@ -196,7 +207,7 @@ def machine_inputs(machine: Machine, arithmetic: str) -> dict[str, float]:
         used = min(machine.threads or cores, cores)
         return {
             "bandwidth": min(machine.bandwidth * machine.count**SOCKETS, used * CORE_BYTES_PER_S),
-            "flops": machine.vector_flops * machine.count * used / cores,
+            "flops": rated_flops(machine, arithmetic) * machine.count * used / cores,
             "devices": 1.0,
             "cores": float(used),
             "processor": 1.0,
@@ -287,7 +298,7 @@ def examine(job: Job) -> Situation:
         **(model_inputs(model) if model else {}),
         "weight_bits": form.weight_bits,
         "parallel": float(program in PARALLEL),
-        "year": min(max((job.year or 2025.0) - 2023, -6.0), 3.0),
+        "year": min(max((job.year or USUAL_YEAR) - 2023, -6.0), 3.0),
         **work_inputs(job, model, program, assumed),
     }
     return Situation(job, machine, model, form, program, inputs, assumed)

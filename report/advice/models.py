@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from report.advice.chips import ADVICE, UnknownNameError, cell_number, read_table
+from report.advice.chips import ADVICE, UnknownNameError, cell_number
+from report.data.names import read_rows
 
 # Model kinds that a job can use, best first.
 KINDS_OF_JOBS = {
@@ -87,7 +88,7 @@ def usual_shape(parameters: float) -> tuple[float, float]:
 def listed_models(folder: Path = ADVICE) -> Mapping[str, Model]:
     """Read models.csv: models by key."""
     models = {}
-    for row in read_table(folder / "models.csv"):
+    for row in read_rows(folder / "models.csv"):
         parameters = cell_number(row["parameters"])
         hidden, layers, heads = (
             cell_number(row["hidden"]),
@@ -125,7 +126,7 @@ def _spellings(folder: Path = ADVICE) -> tuple[tuple[frozenset[str], int, str, s
     for model in listed_models(folder).values():
         names[re.sub(r"\(.*?\)", "", model.name)] = model.key
         names.setdefault(model.key, model.key)
-    for row in read_table(folder / "model_names.csv"):
+    for row in read_rows(folder / "model_names.csv"):
         names[row["alias"]] = row["key"]
     spellings = []
     for name, key in names.items():

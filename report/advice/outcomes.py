@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from contract.errors import StudyError
-from report.advice.chips import UnknownNameError, read_table
-from report.advice.jobs import WORK, Job, Situation, UnclearJobError, examine
+from report.advice.chips import UnknownNameError
+from report.advice.jobs import KINDS, WORK, Job, Situation, UnclearJobError, examine
 from report.advice.units import item_time
+from report.data.names import read_rows
 from report.data.published_records import PUBLISHED
 
 OUTCOMES = PUBLISHED / "jobs" / "outcomes.csv"
@@ -76,9 +77,23 @@ class Outcome:
     row: Mapping[str, str]
 
 
+def _number(row: Mapping[str, str], name: str) -> float:
+    try:
+        return float(row[name])
+    except ValueError:
+        raise UnclearJobError(f"{name}: {row[name]!r} is not a number") from None
+
+
 def _job(row: Mapping[str, str]) -> Job:
     def number(name: str) -> float | None:
-        return float(row[name]) if row[name] else None
+        return _number(row, name) if row[name] else None
+
+    if row["kind"] not in KINDS:
+        raise UnclearJobError(f"kind must be one of {', '.join(KINDS)}, not {row['kind']!r}")
+    if row["care"] not in CARE:
+        raise UnclearJobError(f"care must be one of {', '.join(CARE)}, not {row['care']!r}")
+    if not row["date"][:4].isdigit():
+        raise UnclearJobError(f"date: {row['date']!r} is not a year, month or day")
 
     count, threads = number("count"), number("threads")
     apple_processor = row["device"] == "cpu" and "Apple" in f"Apple {row['hardware']}" and not row["threads"]
@@ -101,16 +116,20 @@ def _job(row: Mapping[str, str]) -> Job:
 
 def read_outcomes(path: Path = OUTCOMES) -> list[Outcome]:
     """Read all outcomes that are not set aside. Raises StudyError for a row that cannot be understood."""
+    table = read_rows(path)
+    if table and tuple(table[0]) != tuple(COLUMNS):
+        raise StudyError(f"{path}, line 1: the columns have to be {','.join(COLUMNS)}")
     outcomes = []
-    for row in read_table(path):
+    for row in table:
         if row["aside"]:
             continue
         try:
             situation = examine(_job(row))
-            time = item_time(situation, float(row["value"]), row["unit"])
+            value = _number(row, "value")
+            if not 0 < value < math.inf:
+                raise UnclearJobError(f"value must be above 0, not {row['value']}")
+            time = item_time(situation, value, row["unit"])
         except (UnknownNameError, UnclearJobError) as error:
             raise StudyError(f"{path}, {row['id']}: {error}") from error
-        if not (time > 0 and math.isfinite(time)):
-            raise StudyError(f"{path}, {row['id']}: the time of one item is {time}")
         outcomes.append(Outcome(row["source"], row["id"], situation, time, CARE[row["care"]], row))
     return outcomes

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from report.advice.chips import Machine, UnknownNameError, find_machine, read_table
+from report.advice.chips import Machine, UnknownNameError, find_machine
+from report.data.names import read_rows
 from report.data.published_records import PUBLISHED
 from report.data.reference_figures import REFERENCE, read_reference
 
@@ -21,7 +22,7 @@ _CPU_HOUR, _CPU_CORES = "aws-m7a.48xlarge.usd_per_hour", "aws-m7a.48xlarge.cores
 def hourly_prices(path: Path = RENTED) -> Mapping[str, float]:
     """Return the median price for one GPU and hour in USD, by chip."""
     prices: dict[str, list[float]] = {}
-    for row in read_table(path):
+    for row in read_rows(path):
         if row["measure"] != "price-per-hour" or not row["gpu"]:
             continue
         try:

@@ -77,6 +77,7 @@ def wish_text(wish: Wish) -> str:
 
 
 def gigabytes(value: float) -> str:
+    """Format bytes for readers: '4.9 GB'."""
     return f"{two_figures(value / 1e9)} GB"
 
 

@@ -14,7 +14,7 @@ from report.advice.answers import Answer, Range, answer
 from report.advice.choices import Advice, OwnResult, kind_words, read_words
 from report.advice.nearest import nearest_outcomes
 from report.advice.outcomes import Outcome, read_outcomes
-from report.advice.sentences import cost, say_advice, value_slots
+from report.advice.sentences import cost, gigabytes, say_advice, value_slots
 from report.advice.this_machine import MeasuredPoint
 from report.formatting import duration_words, format_exact, range_words, two_digits
 
@@ -53,11 +53,6 @@ def format_answers(
         measurable=kind in read_words()["measure"],
     )
     return text.strip()
-
-
-def gigabytes(value: float) -> str:
-    """Format bytes for readers: '4.9 GB'."""
-    return f"{two_digits(value / 1e9)} GB"
 
 
 def machine_name(each: Answer) -> str:

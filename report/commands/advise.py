@@ -121,6 +121,7 @@ def job_from_options(arguments: Namespace) -> Job:
         precision=arguments.precision,
         work=work,
         software=arguments.software,
+        year=arguments.year,
         unit=words["unit"],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,6 +55,13 @@ def test_is_my_time_normal(capsys: pytest.CaptureFixture[str], own: str, words: 
     text = run(capsys, "--fine-tune", "--model", "bert-base", "--on", "T4", "--normal", own, "--work", *sizes)
     assert words in text
     assert all(cause in text for cause in read_words()["causes"]["fine-tune"])
+
+
+def test_later_software_is_faster(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--fine-tune", "--model", "bert-base", "--on", "T4", "--normal", "20h", "--work", "samples=300000"]
+    old, new = (run(capsys, *options, "--year", year) for year in ("2019", "2025"))
+    times = [float(re.search(r"([\d.]+) times as long as the middle", text)[1]) for text in (old, new)]
+    assert times[0] < times[1]
 
 
 def test_a_file_of_jobs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

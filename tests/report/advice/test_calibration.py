@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from contract.errors import StudyError
 from report.advice.answers import read_calibration
 from report.advice.calibration import (
     FEWEST_SOURCES,
@@ -20,11 +22,11 @@ from report.advice.calibration import (
     range_of_errors,
     weighted_quantile,
 )
-from report.advice.chips import read_table
 from report.advice.formulas import BOUNDS, FORMULAS, MEMORY
 from report.advice.jobs import KINDS, WORK, Job, examine
 from report.advice.outcomes import COLUMNS, OUTCOMES, Outcome, read_outcomes
 from report.advice.own_outcomes import own_outcomes
+from report.data.names import read_rows
 
 MACHINES = (
     "RTX 3060 12GB",
@@ -68,18 +70,28 @@ def test_constants_follow_the_outcomes() -> None:
     assert np.median(np.abs(np.concatenate(list(errors.values())))) < 0.06
     slow, fast = fit_constants("decode", outcomes), fit_constants("decode", synthetic_outcomes(0.8, 0.02))
     situation = outcomes[0].situation
-    times = [each.log_time(FORMULAS["decode"], situation.inputs, "card", "") for each in (slow, fast)]
+    times = [each.log_time(FORMULAS["decode"], situation) for each in (slow, fast)]
     assert times[0] - times[1] == pytest.approx(math.log(1.3 / 0.8), abs=0.1)
 
 
 def test_an_outlier_moves_little() -> None:
     outcomes = synthetic_outcomes(1.0, 0.02)
     spoilt = [replace(each, time=each.time * 8) if each.source == "synthetic 0" else each for each in outcomes]
-    inputs = outcomes[0].situation.inputs
-    times = [
-        fit_constants("decode", each).log_time(FORMULAS["decode"], inputs, "card", "") for each in (outcomes, spoilt)
-    ]
+    situation = outcomes[0].situation
+    times = [fit_constants("decode", each).log_time(FORMULAS["decode"], situation) for each in (outcomes, spoilt)]
     assert abs(times[1] - times[0]) < 0.1
+
+
+def test_a_chip_and_a_model_have_factors_of_their_own() -> None:
+    def slowness(each: Outcome) -> float:
+        features = each.situation.features
+        return (1.5 if features["chip"] == "rtx-4090" else 1.0) * (1.3 if features["model"] == "qwen3-14b" else 1.0)
+
+    outcomes = [replace(each, time=each.time * slowness(each)) for each in synthetic_outcomes(1.0, 0.02)]
+    factors = fit_constants("decode", outcomes).factors
+    assert max(factors["chip"], key=factors["chip"].__getitem__) == "rtx-4090"
+    assert max(factors["model"], key=factors["model"].__getitem__) == "qwen3-14b"
+    assert 0.2 < factors["chip"]["rtx-4090"] < math.log(1.6)
 
 
 def test_ranges_hold_their_share_of_new_sources() -> None:
@@ -113,6 +125,38 @@ def test_the_published_record_is_that_of_the_published_outcomes() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("column", "value", "message"),
+    [
+        ("value", "fast", "value: 'fast' is not a number"),
+        ("count", "two", "count: 'two' is not a number"),
+        ("care", "good", "care must be one of as found, maker, tuned, not 'good'"),
+        ("date", "today", "date: 'today' is not a year, month or day"),
+        ("kind", "dream", "'dream'"),
+        ("unit", "parsec", "parsec"),
+        ("value", "0", "value must be above 0, not 0"),
+        ("hardware", "Abacus 9000", "Abacus 9000"),
+    ],
+)
+def test_a_faulty_outcome_is_refused_with_file_and_name(tmp_path: Path, column: str, value: str, message: str) -> None:
+    frame = pd.read_csv(OUTCOMES, dtype=str, keep_default_na=False).iloc[:3]
+    path = tmp_path / "outcomes.csv"
+    assert not frame.loc[1, "aside"]
+    frame.loc[1, column] = value
+    frame.to_csv(path, index=False)
+    with pytest.raises(StudyError, match=re.escape(str(path))) as refused:
+        read_outcomes(path)
+    assert frame.loc[1, "id"] in str(refused.value)
+    assert message in str(refused.value)
+
+
+def test_outcomes_without_a_column_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "outcomes.csv"
+    pd.read_csv(OUTCOMES, dtype=str, keep_default_na=False).drop(columns="care").iloc[:3].to_csv(path, index=False)
+    with pytest.raises(StudyError, match="line 1: the columns have to be source,id"):
+        read_outcomes(path)
+
+
 def test_held_out_errors_and_ranges_are_as_good_as_is_told() -> None:
     kinds = read_calibration()["kinds"]
     most = {"decode": 0.2, "serve": 0.3, "train": 0.6, "fine-tune": 0.6}
@@ -126,7 +170,7 @@ def test_held_out_errors_and_ranges_are_as_good_as_is_told() -> None:
 
 
 def test_outcomes_have_their_columns_sources_and_reasons() -> None:
-    rows = read_table(OUTCOMES)
+    rows = read_rows(OUTCOMES)
     assert list(rows[0]) == list(COLUMNS)
     assert len({row["id"] for row in rows}) == len(rows)
     for row in rows:

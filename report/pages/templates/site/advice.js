@@ -17,7 +17,8 @@ const adviser = (() => {
       weight_bits: form.weight_bits, ...job.sizes,
     };
     for (const [name, source] of Object.entries(setup.follows)) inputs[name] = inputs[source];
-    return { kind, chip, form, inputs, program: setup.program, class: chip.class };
+    const features = { program: setup.program, model: setup.key, chip: chip.id };
+    return { kind, chip, form, inputs, features, class: chip.class };
   };
 
   const memoryOf = ({ kind, inputs }) => {
@@ -28,12 +29,12 @@ const adviser = (() => {
     return { parts, room, needed, fits: share <= 1 - tables.tight ? "fits" : share <= 1 ? "tight" : "no" };
   };
 
-  // Factors on a formula's time: of the program, the year, the centre of the errors, and from there to the ends.
-  const factorsOf = ({ kind, inputs, program, class: name }) => {
+  // Factors on a formula's time: of program, model and chip, the year, the centre of the errors, and from there to the ends.
+  const factorsOf = ({ kind, inputs, features, class: name }) => {
     const record = tables.kinds[kind];
     const few = record.sources_by_class[name] < tables.fewest_sources;
     return {
-      program: record.programs[program] ?? 0,
+      own: Object.fromEntries(Object.entries(features).map(([feature, each]) => [feature, record.factors[feature][each] ?? 0])),
       year: record.year * inputs.year,
       centre: (record.low + record.high) / 2,
       half: ((record.high - record.low) / 2) * (few ? tables.wider : 1),
@@ -48,8 +49,8 @@ const adviser = (() => {
     const known = counts[situation.class] || counts[tables.neighbours[situation.class]] || 0;
     const all = { job, machine, situation, least, cost: situation.chip.cost, ...memoryOf(situation), value: null, time: null };
     if (record.sources < tables.fewest_sources || known === 0) return all;
-    const { program, year, centre, half } = factorsOf(situation);
-    const middle = Math.log(adviceData.time[kind](inputs, record.constants[situation.class])) + program + year;
+    const { own, year, centre, half } = factorsOf(situation);
+    const middle = Math.log(adviceData.time[kind](inputs, record.constants[situation.class])) + own.program + own.model + own.chip + year;
     const time = [-half, 0, half].map((shift) => Math.max(Math.exp(middle + centre + shift), least));
     const length = record.length ? inputs[record.length] : 1;
     const value = isRate(kind) ? time.map((seconds) => 1 / seconds).reverse() : time.map((seconds) => seconds * length);
@@ -391,7 +392,9 @@ const adviser = (() => {
     const values = adviceData.steps[kind](inputs, constants);
     const factors = factorsOf(situation), times = (logarithm) => `× ${figure(Math.exp(logarithm))}`;
     const after = [
-      [`program${situation.program ? `: ${situation.program}` : ", not told"}`, "", times(factors.program)],
+      [`program${situation.features.program ? `: ${situation.features.program}` : ", not told"}`, "", times(factors.own.program)],
+      ["this model beside others", "", times(factors.own.model)],
+      ["this chip beside others", "", times(factors.own.chip)],
       ["year", "", times(factors.year)],
       ["middle of the errors", "", times(factors.centre)],
       ["ends of the range", factors.few ? "wider: few sources for such hardware" : "", `× or ÷ ${figure(Math.exp(factors.half))}`],
