@@ -29,10 +29,14 @@ Floats = NDArray[np.float64]
 CLASSES = ("cpu", "apple", "integrated", "card", "datacentre")
 # The loss's scale, in logarithms: an error by a fourth is ordinary.
 ORDINARY = 0.25
+# Errors beyond this, in logarithms, count as this much.
+FARTHEST = 3.0
+# Step for derivatives, in logarithms.
+STEP = 1e-5
 # A year's progress in software, and experts' gain, in logarithms: usual value and deviation.
 YEAR, CARE = (0.0, 0.1), (-0.15, 0.15)
 # By how much models, and chips, differ from their formula (one standard deviation).
-OWN_FACTOR = 1.3
+OWN_FACTOR = 1.4
 # A range is made to hold this share.
 SHARE = 0.8
 # Weight that the counted quantile has in a range's width; a normal distribution's has the rest.
@@ -103,10 +107,23 @@ class _Fit:
         return _Rows(inputs, usual, shifts, factors)
 
     def log_times(self, unknowns: Floats, rows: _Rows) -> Floats:
-        shifts = np.exp(rows.shifts @ unknowns)
-        values = [usual * shifts[:, place] for place, usual in enumerate(rows.usual)]
-        times = self.formula.function(*rows.inputs, *values)
-        return np.asarray(np.log(times) + rows.factors @ unknowns, dtype=float)
+        return self._log_formula(rows.shifts @ unknowns, rows) + rows.factors @ unknowns
+
+    def _log_formula(self, shifts: Floats, rows: _Rows) -> Floats:
+        """Return the formula's times as logarithms. shifts: of each row's constants, as logarithms."""
+        values = [usual * np.exp(shifts[:, place]) for place, usual in enumerate(rows.usual)]
+        return np.asarray(np.log(self.formula.function(*rows.inputs, *values)), dtype=float)
+
+    def log_time_slopes(self, unknowns: Floats, rows: _Rows) -> Floats:
+        """Return the derivatives of `log_times` by each unknown: rows x unknowns."""
+        shifts, slopes = rows.shifts @ unknowns, rows.factors.copy()
+        base = self._log_formula(shifts, rows)
+        for place in range(len(self.names)):
+            moved = shifts.copy()
+            moved[:, place] += STEP
+            by_constant = (self._log_formula(moved, rows) - base) / STEP
+            slopes += by_constant[:, None] * rows.shifts[:, place]
+        return slopes
 
     def solve(self, outcomes: Sequence[Outcome], start: Floats | None = None) -> Floats:
         """Return the unknowns with the least loss. start: where to begin, at the usual values by default."""
@@ -116,12 +133,23 @@ class _Fit:
 
         begin = self.centres if start is None else start
 
+        def weighted_errors(unknowns: Floats) -> Floats:
+            return weights * np.clip(self.log_times(unknowns, rows) - observed, -FARTHEST, FARTHEST)
+
         def residuals(unknowns: Floats) -> Floats:
-            errors = weights * np.clip(self.log_times(unknowns, rows) - observed, -3, 3)
+            errors = weighted_errors(unknowns)
             slow = np.sign(errors) * np.sqrt(np.log1p(errors**2))
             return np.concatenate([slow, (unknowns - self.centres) / self.scales])
 
-        return np.asarray(least_squares(residuals, begin, x_scale=self.scales, ftol=1e-5, xtol=1e-5).x, dtype=float)
+        def slopes(unknowns: Floats) -> Floats:
+            errors = np.abs(weighted_errors(unknowns))
+            # The loss's derivative tends to 1 at 0.
+            near = np.maximum(errors, 1e-6)
+            by_error = weights * near / ((1 + near**2) * np.sqrt(np.log1p(near**2))) * (errors < FARTHEST * weights)
+            return np.vstack([by_error[:, None] * self.log_time_slopes(unknowns, rows), np.diag(1 / self.scales)])
+
+        solution = least_squares(residuals, begin, slopes, method="lm", x_scale=self.scales, ftol=1e-5, xtol=1e-5)
+        return np.asarray(solution.x, dtype=float)
 
     def constants(self, unknowns: Floats) -> Constants:
         values: dict[str, dict[str, float]] = {}

@@ -93,6 +93,7 @@ _PROGRAMS = (
     ("diffusers", r"diffusers|compvis"),
     ("sentence-transformers", r"sentence.?transformers|pyserini"),
     ("darknet", r"darknet"),
+    ("plain c", r"llm\.c\b|llama2\.c\b"),
     ("torch7", r"torch ?7|caffe|theano|mxnet"),
     ("tensorflow", r"tensorflow|keras|\btf\b"),
     ("forest", r"random.?forest|extra.?trees"),

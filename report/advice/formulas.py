@@ -194,7 +194,7 @@ _TRAINING = Formula(
         "rate": "speed * convolution_speed ** convolution / depthwise_slow ** depthwise / speech_slow ** speech * 1e12"
         " * (bandwidth / 1e12) ** bandwidth_exponent * (flops / 1e14) ** (flops_power - convolution * bandwidth_more)"
         " * devices ** spread",
-        "time": "passes * pass_flop / rate + step_s / at_once",
+        "time": "passes * pass_flop / rate + step_s * (parameters / 1e8) ** size_power / at_once",
     },
     {
         "speed": Constant(30.0, 2.0, 1.5, "TFLOP/s on a GPU of 1 TB/s and rated 100 TFLOP/s"),
@@ -204,7 +204,8 @@ _TRAINING = Formula(
         "bandwidth_power": Constant(0.35, 1.25, 1.0, "exponent of the bandwidth"),
         "bandwidth_more": Constant(0.25, 1.25, 1.0, "what convolutions add to it, and take from the arithmetic's"),
         "flops_power": Constant(0.45, 1.25, 1.0, "exponent of the rated FLOP/s"),
-        "step_s": Constant(0.03, 2.0, 1.3, "time of a step beside arithmetic, in s"),
+        "step_s": Constant(0.05, 2.0, 1.3, "time of a step beside arithmetic for 1e8 parameters, in s"),
+        "size_power": Constant(0.15, 1.3, 1.0, "exponent of the parameters in that time"),
         "spread": Constant(0.85, 1.08, 1.0, "exponent of the number of devices"),
     },
 )
@@ -216,7 +217,7 @@ _SEEING = Formula(
         "rate": "speed * convolution_speed ** convolution / depthwise_slow ** depthwise * 1e12"
         " * (bandwidth / 1e12) ** bandwidth_exponent * (flops / 1e14) ** (flops_power - convolution * bandwidth_more)"
         " * devices ** spread",
-        "time": "picture_flop / rate + call_s / batch + pixel_s * pixels / 1e6",
+        "time": "picture_flop / rate + call_s / batch / devices + pixel_s * pixels / 1e6",
     },
     {
         "speed": Constant(30.0, 2.0, 1.6, "TFLOP/s on a GPU of 1 TB/s and rated 100 TFLOP/s"),
@@ -310,7 +311,7 @@ FORMULAS: Mapping[str, Formula] = {
         {
             "text_flop": "tokens_per_sample * (2 * counted + 4 * layers * hidden * tokens_per_sample)",
             "rate": "speed * 1e12 * (flops / 1e14) ** flops_power * devices ** spread",
-            "time": "text_flop / rate + call_s / batch",
+            "time": "text_flop / rate + call_s / batch / devices",
         },
         {
             "speed": Constant(35.0, 1.6, 1.4, "TFLOP/s at rated 100 TFLOP/s"),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from report.advice.chips import CORE_BYTES_PER_S, Machine, find_machine
 from report.advice.formats import Format, find_format, find_program
-from report.advice.models import Model, find_model
+from report.advice.models import Model, find_model, unlisted_network
 
 KINDS = (
     "decode", "prompt", "serve", "train", "fine-tune", "lora", "classify", "detect", "embed", "transcribe", "pictures",
@@ -43,6 +43,8 @@ USUAL_YEAR = 2025.0
 # Tokens in a text for encoders, steps for networks that were distilled to few, and users where only samples are told.
 ENCODER_TOKENS, FEW_STEPS, MOST_USERS = 160.0, 4.0, 256.0
 # Programs that let several GPUs work on one layer at once; others go through the GPUs one after the other.
+# Threads that programs for speech use on a processor by default, as their documentation tells.
+USUAL_THREADS = {"whisper.cpp": 4, "faster-whisper": 4}
 PARALLEL = ("vllm", "tensorrt-llm", "exllama", "megatron")
 MATRIX_UNITS = ("whisper.cpp", "mlx")
 # Models that are published in fewer than 16 bits.
@@ -56,6 +58,8 @@ _DEPTHWISE = re.compile(
 _FEW_STEPS = re.compile(r"turbo|lcm|lightning|schnell|sdxs|hyper")
 _UNGUIDED = re.compile(r"flux|z-image|turbo|lcm|lightning|schnell|sdxs|hyper")
 _ONLY_ENCODER = re.compile(r"encod(er|e|ing) (pass |time )?only|only the encoder|encoder time")
+# GPUs whose units compute twice as fast in FP8 as in 16 bits.
+_EIGHT_BIT_UNITS = re.compile(r"\b([HB]\d00|H20|GH200|GB\d+|L4|L20|L40S?|MI3\d\d[AX]?|RTX [45]0\d\d)\b|Ada|Blackwell")
 _ON_GPU = re.compile(r"metal|mps|gpu|core ?ml|\bmlx")
 
 
@@ -185,12 +189,14 @@ def rated_flops(machine: Machine, arithmetic: str) -> float:
     if machine.is_cpu or (machine.is_apple and arithmetic in ("unknown", "float32", "tf32")):
         return machine.vector_flops
     if arithmetic == "unknown":
-        # Halfway between 32 and 16 bits.
-        return math.sqrt(machine.vector_flops * machine.matrix_flops)
+        # Between 32 and 16 bits, nearer to the 32 that most programs start with.
+        return machine.vector_flops**0.75 * machine.matrix_flops**0.25
     if arithmetic == "float32":
         # Since Ampere, PyTorch's convolutions use the units for TF32 by default.
         newer = machine.year >= 2020 and machine.matrix_flops > 2 * machine.vector_flops
         return machine.vector_flops * (1.5 if newer else 1.0)
+    if arithmetic == "float8" and _EIGHT_BIT_UNITS.search(machine.name):
+        return 2 * machine.matrix_flops
     return machine.matrix_flops
 
 
@@ -279,15 +285,21 @@ def examine(job: Job) -> Situation:
     processor = True if job.kind == "tables" else False if on_gpu else None
     machine = find_machine(job.hardware, job.count, job.threads, processor)
     program = find_program(f"{job.model} {job.software or ''}" if job.kind == "tables" else job.software)
+    assumed: dict[str, float | str] = {}
+    if job.kind == "transcribe" and machine.is_cpu and not machine.threads and program in USUAL_THREADS:
+        machine = replace(machine, threads=USUAL_THREADS[program])
+        assumed["threads"] = f"{machine.threads}, the program's usual"
     model = None
     if job.kind != "tables":
         if not job.model.strip() and not job.parameters:
             raise UnclearJobError("model is missing")
         model = find_model(job.model, job.kind, job.parameters)
+        pixels = job.amount("pixels")
+        if job.kind in ("train", "fine-tune") and pixels and model.kind == "language" and not model.listed:
+            model = unlisted_network(model, pixels)
         if not model.parameters and not model.flop_per_item:
             raise UnclearJobError(f"the size of {model.name} is not known: tell parameters")
     form = find_format(job.precision) or find_format(job.model if job.kind in ("decode", "prompt", "serve") else "")
-    assumed: dict[str, float | str] = {}
     if form is None:
         form = _usual_format(job, program, machine, model)
         assumed["format"] = form.name
@@ -317,6 +329,7 @@ def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, 
     if job.kind == "embed" and job.unit == "request/s":
         usual["batch"] = 1.0
     if job.kind == "serve":
+        usual["tokens_in"] = 2 * (job.amount("tokens_out") or usual["tokens_out"])
         usual["users"] = min(job.amount("samples") or MOST_USERS, MOST_USERS)
     if job.kind == "tables":
         rows = job.amount("rows") or job.amount("samples")

@@ -221,6 +221,15 @@ def generic_model(name: str, parameters: float) -> Model:
     )
 
 
+def unlisted_network(model: Model, pixels: float) -> Model:
+    """Return a network that sees pictures, for a model that is in no table, of the same parameters.
+
+    Usual networks have 400 operations for each parameter at 224 x 224 pixels, and fewer for smaller pictures.
+    """
+    flop = 400 * model.parameters * min(pixels / 224**2, 1.0) ** 0.5
+    return replace(model, kind="vision", flop_per_item=flop, pixels=pixels)
+
+
 def nearest_models(text: str, number: int = 3) -> list[str]:
     """List the known models whose names are most like a text."""
     names = {name.lower(): listed_models()[key].name for _, _, key, name in _spellings()}
