@@ -204,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
     adviser.add_argument(
         "--year",
         type=integer_between(2000, 2100),
-        help="the software's year; later ones are faster (default: 2025)",
+        help="the software's year (default: 2025)",
     )
     adviser.add_argument(
         "--on",

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from report.advice.formulas import FORMULAS, Formula
-from report.advice.jobs import Situation
+from report.advice.jobs import ON_GPU, Situation
 from report.advice.outcomes import Outcome
 
 Floats = NDArray[np.float64]
@@ -77,14 +77,16 @@ class _Fit:
         scales = [math.log(constants[name].factor) for name in self.names]
         scales += [math.log(constants[self.names[place]].between) for place, _ in self.deviations]
         self.first_factor = len(centres)
-        usual = self.formula.programs
-        centres += [-math.log(usual.get(name, 1.0)) if feature == "program" else 0.0 for feature, name in self.factors]
+        centres += [self._usual_factor(name) if feature == "program" else 0.0 for feature, name in self.factors]
         scales += [
             math.log(self.formula.program_factor if feature == "program" else OWN_FACTOR) for feature, _ in self.factors
         ]
         centres += [YEAR[0], CARE[0]]
         scales += [YEAR[1], CARE[1]]
         self.centres, self.scales = np.array(centres), np.array(scales)
+
+    def _usual_factor(self, program: str) -> float:
+        return -math.log(self.formula.programs.get(program.removesuffix(ON_GPU), 1.0))
 
     def rows(self, outcomes: Sequence[Outcome]) -> _Rows:
         classes = [CLASSES.index(outcome.situation.hardware_class) for outcome in outcomes]
@@ -162,7 +164,8 @@ class _Fit:
                 constant: round_figures(self.formula.constants[constant].usual(name) * math.exp(shift[place]))
                 for place, constant in enumerate(self.names)
             }
-        usual = {name: round(-math.log(factor), 4) for name, factor in self.formula.programs.items()}
+        programs = [name + ending for name in self.formula.programs for ending in ("", ON_GPU)]
+        usual = {name: round(self._usual_factor(name), 4) for name in programs}
         factors: dict[str, dict[str, float]] = {"program": usual, "model": {}, "chip": {}}
         for (feature, name), value in zip(self.factors, unknowns[self.first_factor :], strict=False):
             factors[feature][name] = round(float(value), 4)

@@ -37,7 +37,9 @@ _BUILD_WORDS = {
 # GB in names; vendors mean 2^30 bytes.
 _MEMORY = re.compile(r"(?<![a-z0-9.])(\d{1,3}(?:\.\d+)?) ?g(?:i?b)?(?![a-z0-9])")
 _COUNT = re.compile(
-    r"^\W*(\d{1,3}) ?(?:x|×|\*)\s*(?=[a-z0-9(])|(?<![a-z0-9])(?:x|×) ?(\d{1,3})$|\b(\d{1,3}) ?(?:x|×) (?=[a-z])"
+    r"^\W*(\d{1,3}) ?(?:x|×|\*)\s*(?=[a-z0-9(])|(?<![a-z0-9])(?:x|×) ?(\d{1,3})(?=$|[ ,;)])"
+    # Memory has modules, not chips.
+    r"|\b(\d{1,3}) ?(?:x|×) (?=[a-z])(?!(?:lp)?ddr|s?o?-?dimm|channel|gi?b\b)"
 )
 _PAIRS = re.compile(
     r"\b(dual|two|2|2-)[ -]?(?:socket|s\b|p\b|way|xeon|epyc|cpus|rtx|gtx|a100|h100)|\bdual\b(?! ?channel)"
@@ -49,6 +51,14 @@ _INSTANCE = re.compile(r"\b([a-z]+\d[a-z]*)[.-](?:(\d*)(x?)large|(?:standard|hig
 _DDR = re.compile(r"(?:lp)?ddr(\d)x?(?:[ @]{1,3}(\d{4,5}))?")
 _CHANNELS = re.compile(r"(\d+|single|dual|quad|octa|eight|twelve)[ -]?channel")
 _CHANNEL_WORDS = {"single": 1, "dual": 2, "quad": 4, "octa": 8, "eight": 8, "twelve": 12}
+# What only GPUs run, and GPUs inside processors by the processors' names.
+_FOR_GPUS = re.compile(r"vulkan|rocm|\bhip\b|gfx\d{3}|\bigpu|integrated (gpu|graphics)|directml")
+_INTEGRATED = (
+    (r"ai max|strix halo|gfx1151", "Radeon 8060S"),
+    (r"ryzen ai 9|\bhx? ?3[67]\d\b", "Radeon 890M"),
+    (r"\b(78|79|88|89)4[05][hu]", "Radeon 780M"),
+    (r"\b6[89]\d\d[hu]", "Radeon 680M"),
+)
 # Transfers per second by DDR generation, where a text tells no more.
 _DDR_SPEEDS = {3: 1.6e9, 4: 3.2e9, 5: 5.6e9}
 # Bytes per second that one core can read, as far as its memory allows.
@@ -382,6 +392,14 @@ def find_machine(
         fitting = [size for size in sizes if 0.85 <= size / machine.memory_bytes <= 1.15]
         machine = replace(machine, memory_bytes=fitting[0] if fitting else machine.memory_bytes)
     return replace(machine, count=found_count, threads=threads or 0)
+
+
+def integrated_gpu(machine: Machine, text: str) -> Machine | None:
+    """Return the GPU inside a processor if a text names what only GPUs run, such as Vulkan; None otherwise."""
+    if not machine.is_cpu or not _FOR_GPUS.search(text.lower()):
+        return None
+    name = next((gpu for pattern, gpu in _INTEGRATED if re.search(pattern, text.lower())), None)
+    return replace(find_machine(name), memory_bytes=machine.memory_bytes) if name else None
 
 
 def _own_machine(text: str) -> Machine | None:

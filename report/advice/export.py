@@ -152,7 +152,7 @@ def _setups(formats: _Formats) -> tuple[dict[str, Any], dict[str, dict[str, Any]
             inputs = _job_inputs(situation)
             shared = models.setdefault(job.kind, {}).setdefault(name, inputs)
             setups[key][name] = {
-                "program": situation.program,
+                "programs": {group: each.features["program"] for group, each in situations.items()},
                 "key": situation.features["model"],
                 "inputs": {each: value for each, value in inputs.items() if shared[each] != value},
                 "formats": {group: formats.place(each.format) for group, each in situations.items()},

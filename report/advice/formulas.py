@@ -259,7 +259,7 @@ FORMULAS: Mapping[str, Formula] = {
             ),
             "layer_s": Constant(5e-5, 1.5, 1.6, "time of a layer beside reading, in s", {"apple": 8e-5, "cpu": 5e-5}),
             "use": Constant(0.3, 1.7, 1.0, "share of a processor's rated FLOP/s that is reached"),
-            "experts_more": Constant(0.6, 1.7, 1.0, "further time of a layer with experts"),
+            "experts_more": Constant(0.8, 1.7, 1.4, "further time of a layer with experts"),
             "spread": Constant(0.6, 1.2, 1.0, "exponent of the number of devices that work on one layer at once"),
         },
     ),
@@ -333,7 +333,7 @@ FORMULAS: Mapping[str, Formula] = {
             " + decoder_layers * layer_s",
             "listen": "windows * 3000 * encoder_parameters / rate",
             "load": "parameters * weight_bits / 8 / load_rate",
-            "time": "listen + whole * (spoken * token / batch ** batch_power + load)",
+            "time": "listen + whole * (spoken * token / batch ** batch_power + load * (1 - loaded))",
         },
         {
             "speed": Constant(25.0, 2.0, 1.5, "TFLOP/s at rated 100 TFLOP/s"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from report.advice.chips import CORE_BYTES_PER_S, Machine, find_machine
+from report.advice.chips import CORE_BYTES_PER_S, Machine, find_machine, integrated_gpu
 from report.advice.formats import Format, find_format, find_program
 from report.advice.models import Model, find_model, unlisted_network
 
@@ -43,9 +43,9 @@ USUAL_YEAR = 2025.0
 # Tokens in a text for encoders, steps for networks that were distilled to few, and users where only samples are told.
 ENCODER_TOKENS, FEW_STEPS, MOST_USERS = 160.0, 4.0, 256.0
 # Programs that let several GPUs work on one layer at once; others go through the GPUs one after the other.
-# Threads that programs for speech use on a processor by default, as their documentation tells.
-USUAL_THREADS = {"whisper.cpp": 4, "faster-whisper": 4}
-PARALLEL = ("vllm", "tensorrt-llm", "exllama", "megatron")
+PARALLEL = ("vllm", "tensorrt-llm", "megatron")
+# Kinds whose programs work in another way on GPUs than on processors, and the words to tell the two apart.
+TWO_WAYS, ON_GPU = ("tables", "transcribe"), " on a GPU"
 MATRIX_UNITS = ("whisper.cpp", "mlx")
 # Models that are published in fewer than 16 bits.
 _NATIVE_FORMATS = re.compile(
@@ -57,6 +57,7 @@ _DEPTHWISE = re.compile(
 )
 _FEW_STEPS = re.compile(r"turbo|lcm|lightning|schnell|sdxs|hyper")
 _UNGUIDED = re.compile(r"flux|z-image|turbo|lcm|lightning|schnell|sdxs|hyper")
+_LOADED = re.compile(r"inference only|already loaded|load(ing)?( of the model)? (told apart|not counted|excluded)")
 _ONLY_ENCODER = re.compile(r"encod(er|e|ing) (pass |time )?only|only the encoder|encoder time")
 # GPUs whose units compute twice as fast in FP8 as in 16 bits.
 _EIGHT_BIT_UNITS = re.compile(r"\b([HB]\d00|H20|GH200|GB\d+|L4|L20|L40S?|MI3\d\d[AX]?|RTX [45]0\d\d)\b|Ada|Blackwell")
@@ -116,7 +117,12 @@ class Situation:
     @property
     def features(self) -> dict[str, str]:
         """Features with a factor of their own on the time: names by feature, '' where not known."""
-        return {"program": self.program, "model": self.model.key if self.model else "", "chip": self.machine.chip}
+        on_gpu = self.program and self.job.kind in TWO_WAYS and not self.machine.is_cpu
+        return {
+            "program": self.program + (ON_GPU if on_gpu else ""),
+            "model": self.model.key if self.model else "",
+            "chip": self.machine.chip,
+        }
 
 
 def hardware_class(machine: Machine) -> str:
@@ -284,11 +290,10 @@ def examine(job: Job) -> Situation:
     on_gpu = _ON_GPU.search(f"{job.text} {job.software or ''}".lower()) and re.search(r"\bm\d\b", job.hardware.lower())
     processor = True if job.kind == "tables" else False if on_gpu else None
     machine = find_machine(job.hardware, job.count, job.threads, processor)
+    if job.kind != "tables":
+        machine = integrated_gpu(machine, f"{job.hardware} {job.software or ''}") or machine
     program = find_program(f"{job.model} {job.software or ''}" if job.kind == "tables" else job.software)
     assumed: dict[str, float | str] = {}
-    if job.kind == "transcribe" and machine.is_cpu and not machine.threads and program in USUAL_THREADS:
-        machine = replace(machine, threads=USUAL_THREADS[program])
-        assumed["threads"] = f"{machine.threads}, the program's usual"
     model = None
     if job.kind != "tables":
         if not job.model.strip() and not job.parameters:
@@ -341,7 +346,7 @@ def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, 
     inputs = {}
     for name in WORK:
         stated = job.amount(name)
-        if name == "batch" and job.kind == "embed" and stated is None:
+        if name == "batch" and job.kind in ("embed", "classify", "detect") and stated is None:
             stated = job.amount("users")
         if stated is None and name in usual:
             assumed[name] = usual[name]
@@ -351,6 +356,7 @@ def work_inputs(job: Job, model: Model | None, program: str, assumed: dict[str, 
     if model and not model.pixels:
         # The model's count is for its own pictures, whose size is not told.
         inputs["item_pixels"] = inputs["pixels"]
+    inputs["loaded"] = float(bool(_LOADED.search(job.text.lower())))
     inputs["whole"] = float(not _ONLY_ENCODER.search(job.text.lower()))
     inputs["exact"] = float("exact" in program)
     inputs["forest"] = float(program == "forest")

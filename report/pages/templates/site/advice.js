@@ -11,13 +11,14 @@ const adviser = (() => {
   const examine = (job, machine) => {
     const kind = kindOf(job.key), setup = tables.setups[job.key][job.model];
     const chip = machine[kind] ?? machine;
-    const form = tables.formats[job.format ?? setup.formats[chip.class] ?? setup.formats.gpu];
+    const ofClass = (byGroup) => byGroup[chip.class] ?? byGroup.gpu;
+    const form = tables.formats[job.format ?? ofClass(setup.formats)];
     const inputs = {
       ...chip.inputs, flops: chip.flops[form.arithmetic], ...tables.models[kind][job.model], ...setup.inputs,
       weight_bits: form.weight_bits, ...job.sizes,
     };
     for (const [name, source] of Object.entries(setup.follows)) inputs[name] = inputs[source];
-    const features = { program: setup.program, model: setup.key, chip: chip.id };
+    const features = { program: ofClass(setup.programs), model: setup.key, chip: chip.id };
     return { kind, chip, form, inputs, features, class: chip.class };
   };
 
