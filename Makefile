@@ -20,10 +20,10 @@ test: .venv/test.stamp
 	@$(MAKE) --no-print-directory --jobs 2 check tests
 
 # Whole studies come first, as they take longest; those that measure this machine share one file, so they run one at a
-# time. Two workers more than cores, because some tests wait for servers and schedulers. A crashed worker is not replaced,
+# time. One worker more than cores, because some tests wait for servers and schedulers. A crashed worker is not replaced,
 # so that pytest names its test at the end.
 tests: .venv/test.stamp
-	pytest -n $$(python3 -c 'import os; print((os.cpu_count() or 1) + 2)') --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=10
+	pytest -n $$(python3 -c 'import os; print((os.cpu_count() or 1) + 1)') --dist loadfile --no-loadscope-reorder --max-worker-restart 0 --durations=10
 
 # Check style, types and spelling, as in CI.
 check: .venv/test.stamp

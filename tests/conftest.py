@@ -32,9 +32,13 @@ def pytest_collection_finish() -> None:
         del os.environ[WAITING[0]]
 
 
+# Files that build the site and the judged sets, for which other files would wait.
+BUILDERS = ("test_bibliography.py", "test_golden.py")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests marked `slow` first. They run whole studies, which takes longest."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    """Run the tests marked `slow` first, as they run whole studies; then the files in BUILDERS."""
+    items.sort(key=lambda item: (item.get_closest_marker("slow") is None, item.path.name not in BUILDERS))
 
 
 @pytest.fixture(scope="session")

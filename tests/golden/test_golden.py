@@ -100,12 +100,12 @@ def summarise(verdict: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_twins_for_all_machines_change_no_verdict_and_no_case_count(tmp_path: Path) -> None:
-    for folder in SETS["fleet"]:
+    for folder in SETS["published"]:
         for node in folder.iterdir():
             if record_path(node).exists():
                 write_twin(node, tmp_path / "twins")
-    judge_set("fleet", tmp_path, [tmp_path / "twins"])
-    alone, now = read("fleet", "verdicts"), read_results(tmp_path)["verdicts"]
+    judge_set("published", tmp_path, [tmp_path / "twins"])
+    alone, now = read("published", "verdicts"), read_results(tmp_path)["verdicts"]
     assert len(now["nodes"]) == 2 * len(alone["nodes"])
     for whole in ("tally", "decided", "questions"):
         assert now[whole] == alone[whole]

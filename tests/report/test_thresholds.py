@@ -113,7 +113,7 @@ def test_slider_lookups_match_new_decisions(court: Court) -> None:
     covered = set()
     for number, (verdict, slider) in enumerate(court.sliders):
         lookups = slider.get("choices") or [[place, *lookup] for place, lookup in probe_thresholds(slider)]
-        # A third of each slider's lookups, as each takes a decision; sliders begin at different ones.
+        # Every third lookup, as each takes a decision; sliders begin at different ones.
         for threshold, *lookup in lookups[number % min(3, len(lookups)) :: 3]:
             court.check(verdict, slider, threshold, lookup)
         parts = [item for item in verdict["parts"] if item["name"] in slider["parts"]]
