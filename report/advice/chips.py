@@ -51,7 +51,7 @@ _INSTANCE = re.compile(r"\b([a-z]+\d[a-z]*)[.-](?:(\d*)(x?)large|(?:standard|hig
 _DDR = re.compile(r"(?:lp)?ddr(\d)x?(?:[ @]{1,3}(\d{4,5}))?")
 _CHANNELS = re.compile(r"(\d+|single|dual|quad|octa|eight|twelve)[ -]?channel")
 _CHANNEL_WORDS = {"single": 1, "dual": 2, "quad": 4, "octa": 8, "eight": 8, "twelve": 12}
-# What only GPUs run, and GPUs inside processors by the processors' names.
+# Words for software that only GPUs run, and GPUs inside processors by the processors' names.
 _FOR_GPUS = re.compile(r"vulkan|rocm|\bhip\b|gfx\d{3}|\bigpu|integrated (gpu|graphics)|directml")
 _INTEGRATED = (
     (r"ai max|strix halo|gfx1151", "Radeon 8060S"),

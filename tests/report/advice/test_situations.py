@@ -1,4 +1,4 @@
-"""What the adviser reads from a job: the part that computes, rated speed by number format, and sizes not told."""
+"""Situations that the adviser reads from jobs: the part that computes, rated speed by format, sizes not told."""
 
 from __future__ import annotations
 
