@@ -221,21 +221,11 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
         raise StudyError(f"{path}: no such file") from None
     except UnicodeDecodeError as broken:
         raise StudyError(f"{path}: not UTF-8 text ({broken.reason} at byte {broken.start})") from None
-    return pickle.loads(_parse_yaml(_Place(str(path)), text, json.dumps(schema) if schema is not None else ""))
-
-
-class _Place(str):
-    """A path that equals every other, so that a cache finds an equal file in another folder."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Place)
-
-    def __hash__(self) -> int:
-        return 0
+    return pickle.loads(_parse_yaml(str(path), text, json.dumps(schema) if schema is not None else ""))
 
 
 @lru_cache(maxsize=1024)
-def _parse_yaml(path: _Place, text: str, schema: str) -> bytes:
+def _parse_yaml(path: str, text: str, schema: str) -> bytes:
     """Parse, check and pickle a document. Loading the cached pickle is a hundred times faster than parsing again."""
     # Import inside the function, because the import would slow down commands that read no YAML, such as `--help`.
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
