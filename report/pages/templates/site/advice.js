@@ -51,7 +51,8 @@ const adviser = (() => {
     const all = { job, machine, situation, least, cost: situation.chip.cost, ...memoryOf(situation), value: null, time: null };
     if (record.sources < tables.fewest_sources || known === 0) return all;
     const { own, year, centre, half } = factorsOf(situation);
-    const middle = Math.log(adviceData.time[kind](inputs, record.constants[situation.class])) + own.program + own.model + own.chip + year;
+    const formula = Math.log(adviceData.time[kind](inputs, record.constants[situation.class]));
+    const middle = Object.values(own).reduce((sum, factor) => sum + factor, formula + year);
     const time = [-half, 0, half].map((shift) => Math.max(Math.exp(middle + centre + shift), least));
     const length = record.length ? inputs[record.length] : 1;
     const value = isRate(kind) ? time.map((seconds) => 1 / seconds).reverse() : time.map((seconds) => seconds * length);
