@@ -69,6 +69,7 @@ def sources_page(document: Mapping[str, Any], listed: bool = False) -> Page:
     for figure in document["references"]:
         source = figure["source"]
         row = documents.setdefault(str(source["url"]), {"title": Markdown(""), "what": [], "claims": []})
+        row["url"] = str(source["url"])
         row["title"], row["plain"] = Markdown(f"[@{document_key(str(source['url']))}]"), str(source["title"])
         value = "could not be verified" if figure["value"] is None else str(figure["value"])
         if isinstance(figure["value"], int | float):
@@ -87,7 +88,9 @@ def sources_page(document: Mapping[str, Any], listed: bool = False) -> Page:
     runs = [
         {
             "title": Markdown(f"[@{published_key(str(run['id']))}]"),
-            "about": f"{run['title']}. {run['note']}",
+            "plain": str(run["title"]),
+            "note": str(run["note"]),
+            "url": str(run["url"]),
             "records": f"{run['records']:,}",
             "claims": [identifier(str(name)) for name in run["used_by"] if _CLAIM.fullmatch(str(name))],
         }

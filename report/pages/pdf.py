@@ -55,7 +55,7 @@ def report_source(content: Content, document: Mapping[str, Any], environment: ji
         "terms": contents["glossary"]["terms"],
     }
     description = "Three articles, their claims, and what experiments say."
-    return _document_source("report", TITLE, description, context, document, environment)
+    return _document_source("report", TITLE, description, context, document, environment, content.url)
 
 
 def appendix_source(content: Content, document: Mapping[str, Any], environment: jinja2.Environment) -> str:
@@ -74,7 +74,7 @@ def appendix_source(content: Content, document: Mapping[str, Any], environment: 
         "documents": contents["sources"]["documents"],
     }
     title = f"{TITLE} Appendix"
-    return _document_source("appendix", title, "Every claim, measurement and source.", context, document, environment)
+    return _document_source("appendix", title, "Every claim, measurement and source.", context, document, environment, content.url)
 
 
 SOURCES = {"report": report_source, "appendix": appendix_source}
@@ -105,8 +105,10 @@ def _page_body(page: Page, environment: jinja2.Environment) -> str:
 
 def _document_source(
     name: str, title: str, description: str, context: Mapping[str, Any], document: Mapping[str, Any],
-    environment: jinja2.Environment,
+    environment: jinja2.Environment, url: str,
 ) -> str:  # fmt: skip
     front = {"title": escape(title), "description": escape(description), "imprint": escape(imprint(document))}
+    if url:
+        front["address"] = f"<{url}>"
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()]
     return "\n".join(["---", *lines, "---", "", environment.get_template(f"{name}.qmd").render(context)])

@@ -22,7 +22,8 @@ from report.pages.edition_changes import changes_since_last
 from report.pages.failures import Failures, read_failed_figures
 from report.pages.figure_data import Evidence
 from report.pages.pdf import SOURCES, failed_source
-from report.pages.site_content import CHECKS, Content, build_content, family_charts
+from report.pages.site_address import normalize_address
+from report.pages.site_content import CHECKS, MISSING, Content, build_content, family_charts
 from report.pages.site_sources import Page
 from report.pages.svg import save_chart, text_drawing
 from report.verdicts import read_verdicts
@@ -105,7 +106,7 @@ def render(
     """
     began = time.monotonic()
     chosen = _choose_renderer(renderer)
-    url = site_sources.normalize_address(url)
+    url = normalize_address(url)
     document = read_verdicts(verdicts)
     evidence = Evidence(document, data)
     out = out.resolve()
@@ -182,6 +183,11 @@ def _write_sources(folder: Path, content: Content, document: Mapping[str, Any], 
     shutil.copyfile(site_sources.TEMPLATES / _PDF, folder / _PDF)
     (folder / "references.bib").write_text(format_bibtex(document), encoding="utf-8")
     (folder / "page.html").write_text(site_sources.page_template(url, imprint), encoding="utf-8")
+    (folder / "robots.txt").write_text(site_sources.robots(url), encoding="utf-8")
+    if url:
+        paths = [page.path for page in pages if page.path != MISSING]
+        sitemap = site_sources.sitemap(url, paths, str(document["generated_utc"])[:10])
+        (folder / "sitemap.xml").write_text(sitemap, encoding="utf-8")
     (folder / "_quarto.yml").write_text(site_sources.quarto_project(pages, url, imprint), encoding="utf-8")
     return [page.path for page in pages]
 
@@ -299,7 +305,7 @@ def _typeset_pdf(folder: Path, name: str, content: Content) -> str:
 
 
 def _move_outputs(scratch: Path, out: Path, names: Sequence[str], earlier: Mapping[str, Any]) -> list[str]:
-    """Move new files over old ones; remove pages that only an earlier render made.
+    """Move new files over old ones; remove files that only an earlier render made.
 
     Returns the relative paths of the moved files, all pages and both PDFs.
     """
@@ -310,11 +316,11 @@ def _move_outputs(scratch: Path, out: Path, names: Sequence[str], earlier: Mappi
     for name in paths:
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         (scratch / name).replace(out / name)
-    for name in map(str, earlier.get("pages") or []):
-        if name not in names and ".." not in name and not name.startswith("/"):
-            for ending in ("qmd", "html"):
-                (out / f"{name}.{ending}").unlink(missing_ok=True)
-    return sorted({*paths, *(f"{name}.html" for name in names), *(f"{name}.pdf" for name in PDFS)})
+    written = {*paths, *(f"{name}.html" for name in names), *(f"{name}.pdf" for name in PDFS)}
+    for name in {*map(str, earlier.get("files") or [])} - written:
+        if ".." not in name and not name.startswith("/"):
+            (out / name).unlink(missing_ok=True)
+    return sorted(written)
 
 
 def _last_record(out: Path) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
@@ -46,17 +47,22 @@ from report.verdict_sentences import count_rule_changes
 
 # Path to the page that lists failures.
 CHECKS = "measurements/checks"
+# Page for unknown addresses; servers expect this name.
+MISSING = "404"
+# Stylesheet with the widths of the front page's bar.
+_WIDTHS = "site/bar.css"
 REPORT = Path(__file__).resolve().parent.parent
 
 
 @dataclass
 class Content:
-    """Site content: pages, figures, the anchor of each glossary term, and failures."""
+    """Site content: pages, figures, the anchor of each glossary term, failures and the site address ('' if unknown)."""
 
     pages: list[Page] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
     terms: dict[str, str] = field(default_factory=dict)
     failures: Failures = field(default_factory=Failures)
+    url: str = ""
 
     def add(self, path: str, title: str, make: Callable[[], Page]) -> None:
         """Append the page that `make` returns, or a placeholder if `make` fails."""
@@ -138,7 +144,7 @@ def build_content(
     """
     document = evidence.document
     _ = evidence.views
-    content = Content(terms=term_anchors(read_glossary()), failures=failures or Failures())
+    content = Content(terms=term_anchors(read_glossary()), failures=failures or Failures(), url=url)
     tables = NO_EVIDENCE
     with content.failures.catch("page", INDEX):
         tables = read_evidence(evidence)
@@ -193,6 +199,7 @@ def build_content(
     choice = evidence.choice if len(tables.ids.results or ()) > MOST_RESULTS else ""
     for path, title, make in evidence_pages(tables, document, choice):
         content.add(path, title, make)
+    content.add(MISSING, "Page not found", lambda: _missing_page(url))
     content.charts += fronts
     return content
 
@@ -206,8 +213,16 @@ def _front_page(
 ) -> Page:
     context = front_page.front_context(document, says, declared, drawn, jobs)
     description = "Three articles say why AI needs GPUs. Each of their claims, checked by experiment."
+    # A stylesheet holds the widths, because a server may forbid style attributes.
+    widths = "".join(f".bar .{basis['name']} {{ flex: {basis['count']}; }}\n" for basis in context["bases"])
     return Page("index", "index", "Does AI need a GPU?", description,
-                {"f": context}, image="previews/index.png")  # fmt: skip
+                {"f": {**context, "widths": Markdown(_WIDTHS)}}, image="previews/index.png",
+                files={_WIDTHS: widths})  # fmt: skip
+
+
+def _missing_page(url: str) -> Page:
+    """Build the page that a server shows for an unknown address. Without a site address, its links begin at the host."""
+    return Page(MISSING, "404", "Page not found", "No page has this address.", base=urlsplit(url).path or "/")
 
 
 def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:

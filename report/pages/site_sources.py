@@ -10,11 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import jinja2
 
-from contract.errors import StudyError
 from contract.provenance import short_commit
 from report.pages.markdown import Markdown, attribute, clean, environment, escape, identifier
 from report.pages.verdict_words import Word
@@ -52,6 +50,7 @@ class Page:
     image: path to the preview image.
     toc: True adds a table of contents.
     files: further files that the page loads, by path.
+    base: absolute path to the site root, for a page that servers show at any address.
     """
 
     path: str
@@ -64,11 +63,12 @@ class Page:
     image: str = ""
     toc: bool = False
     files: Mapping[str, str] = field(default_factory=dict)
+    base: str = ""
 
     @property
     def root(self) -> str:
-        """Relative path to the site root."""
-        return "../" * self.path.count("/")
+        """Path to the site root, relative unless the page has a base."""
+        return self.base or "../" * self.path.count("/")
 
 
 @cache
@@ -113,6 +113,8 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
         front[f"menu-{page.key}"] = True
     if page.image:
         front["image"] = page.image
+    if page.base:
+        front["missing"] = True
     if page.toc:
         front["toc"] = True
     if page.template in _EVIDENCE:
@@ -134,16 +136,6 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
 def _raw_html(text: str) -> str:
     """Wrap text as raw HTML for an attribute."""
     return f"`{html.escape(clean(text)).replace('`', '&#96;')}`{{=html}}"
-
-
-def normalize_address(url: str) -> str:
-    """Normalize a site address to end in a slash; '' if empty. Raises StudyError unless it is http(s)."""
-    if not url:
-        return ""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise StudyError(f"--url {url!r}: an address begins with https:// and names a host")
-    return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + "/", "", ""))
 
 
 def standalone_template(imprint: str) -> str:
@@ -195,6 +187,7 @@ def quarto_project(pages: Sequence[Page], url: str, imprint: str) -> str:
         },
         "website": {
             "title": TITLE,
+            "favicon": "site/icon.svg",
             **({"site-url": url.rstrip("/"), "open-graph": True, "twitter-card": True} if url else {}),
             "search": {"location": "navbar", "type": "overlay"},
             "page-navigation": True,
@@ -245,6 +238,20 @@ def quarto_project(pages: Sequence[Page], url: str, imprint: str) -> str:
     }  # fmt: skip
     text = json.dumps(settings, ensure_ascii=False, indent=2)
     return f"# How Quarto (1.9 or newer) renders these pages: `quarto render` in this folder.\n{text}\n"
+
+
+def robots(url: str) -> str:
+    """Return robots.txt, which allows everything and names the sitemap if the site address is known."""
+    return "User-agent: *\nAllow: /\n" + (f"\nSitemap: {url}sitemap.xml\n" if url else "")
+
+
+def sitemap(url: str, paths: Sequence[str], day: str) -> str:
+    """Return sitemap.xml for the pages. day: date of the last change, as in 2026-01-31."""
+    entries = "".join(
+        f"<url><loc>{html.escape(url + path)}.html</loc><lastmod>{day}</lastmod></url>\n" for path in paths
+    )
+    space = "http://www.sitemaps.org/schemas/sitemap/0.9"
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="{space}">\n{entries}</urlset>\n'
 
 
 def copy_site(folder: Path) -> None:

@@ -12,6 +12,7 @@ from contract.files import RUN_LOCK, check_bounds, acquire_lock, read_json
 from contract.looks import further_stages
 from contract.schema import check_document
 from experiments.jobs import add_rounds
+from report.pages.site_address import normalize_address
 from workflow.result_files import (
     is_measured,
     session_is_due,
@@ -89,6 +90,7 @@ def check_config():
             read_json(HOME / "workflow" / "schemas" / "study.schema.json"),
             "configuration",
         )
+        config["url"] = normalize_address(config["url"])
         for settings in (config["machines"] or {}).values():
             expand_homes(settings or {})
     except StudyError as mistake:

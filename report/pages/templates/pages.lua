@@ -2,7 +2,7 @@
 -- a glossary link for the first use of each term.
 local stringify = pandoc.utils.stringify
 local html = FORMAT:match("html") ~= nil
-local root, terms, linked = "", {}, {}
+local root, site, terms, linked = "", "", {}, {}
 
 local function attribute(text)
   return (text:gsub("[&<>\"]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;" }))
@@ -15,13 +15,19 @@ end
 local typst = FORMAT == "typst"
 
 local function link(element)
-  -- A PDF does not contain the other pages.
-  if typst and (element.target:match("%.qmd") or not element.target:match("^https?:")) then
+  local inside = not element.target:match("^%a+:")
+  -- A PDF does not contain the other pages: it links to the site, if its address is known.
+  if typst and inside and (site == "" or element.target:match("^#")) then
     return element.content
   end
   -- Quarto converts links from sources to pages itself.
-  if html and not quarto then
+  if inside and not quarto then
     element.target = element.target:gsub("%.qmd$", ".html"):gsub("%.qmd#", ".html#")
+    -- A page that is shown at any address needs links from the root.
+    local base = typst and site or root:match("^/") and root or ""
+    if not element.target:match("^[#/]") then
+      element.target = base .. element.target
+    end
   end
   return element
 end
@@ -98,6 +104,17 @@ local function div(element)
   return { pandoc.Para({ pandoc.Strong({ pandoc.Str(summary) }) }), table.unpack(element.content) }
 end
 
+-- Align numbers by a class: a server may forbid the style attributes that pandoc would write.
+local function align_cells(row, columns)
+  for at, cell in ipairs(row.cells) do
+    local alignment = cell.alignment ~= "AlignDefault" and cell.alignment or columns[at] and columns[at][1]
+    cell.alignment = "AlignDefault"
+    if alignment == "AlignRight" then
+      cell.classes:insert("right")
+    end
+  end
+end
+
 -- Copy column headings to cells: a phone shows a row as a list.
 local function tabular(element)
   if not html then
@@ -105,12 +122,14 @@ local function tabular(element)
   end
   local heads = {}
   for _, row in ipairs(element.head.rows) do
+    align_cells(row, element.colspecs)
     for at, cell in ipairs(row.cells) do
       heads[at] = stringify(cell.contents)
     end
   end
   for _, body in ipairs(element.bodies) do
     for _, row in ipairs(body.body) do
+      align_cells(row, element.colspecs)
       for at, cell in ipairs(row.cells) do
         if heads[at] and heads[at] ~= "" then
           cell.attributes["data-head"] = heads[at]
@@ -118,9 +137,9 @@ local function tabular(element)
       end
     end
   end
-  -- Reset column widths to automatic.
-  for at, column in ipairs(element.colspecs) do
-    element.colspecs[at] = { column[1] }
+  -- Reset column widths and alignment.
+  for at in ipairs(element.colspecs) do
+    element.colspecs[at] = { "AlignDefault" }
   end
   return element
 end
@@ -185,6 +204,7 @@ end
 function Pandoc(document)
   local meta = document.meta
   root = meta.root and stringify(meta.root) or ""
+  site = meta.address and stringify(meta.address) or ""
   if html and meta["glossary-terms"] and not meta["no-terms"] then
     for term, anchor in pairs(meta["glossary-terms"]) do
       terms[term] = stringify(anchor)

@@ -367,11 +367,11 @@ const adviser = (() => {
   };
 
   // Tables
-  const aligned = (numbers, place) => (numbers.includes(place) ? "text-align: right" : null);
+  const aligned = (numbers, place) => (numbers.includes(place) ? "right" : null);
   const tableOf = (heads, rows, numbers = []) => html("table", {},
-    html("thead", {}, html("tr", {}, ...heads.map((head, place) => html("th", { scope: "col", style: aligned(numbers, place) }, head)))),
+    html("thead", {}, html("tr", {}, ...heads.map((head, place) => html("th", { scope: "col", class: aligned(numbers, place) }, head)))),
     html("tbody", {}, ...rows.map((cells) => html("tr", {}, ...cells.map((cell, place) => html("td", {
-      "data-head": heads[place], style: aligned(numbers, place),
+      "data-head": heads[place], class: aligned(numbers, place),
     }, cell))))));
   const FITS = { fits: "fits", tight: "tight", no: "does not fit" };
   const memoryText = (each) => {
