@@ -39,18 +39,27 @@ def text_drawing(text: str) -> Callable[[float], Figure]:
 
 
 def finish_svg(svg: str) -> str:
-    """Remove metadata and comments, set the reader's font, add dark colours."""
+    """Remove metadata and comments, set the reader's font, add dark colours, turn styles into attributes."""
     svg = remove_invisible(svg[svg.index("<svg") :])
     svg = re.sub(r"\s*<metadata>.*?</metadata>|\s*<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"'DejaVu Sans'(?:, [^;\"]*?)?(?=[;\"])", FONTS, svg)
     # Round coordinates to hundredths, but not numbers in text.
     svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d{2})\d+", r"\1", place.group()), svg)
     svg = re.sub(r"(<text\b[^>]*>)([^<]+)", lambda text: text[1] + sanitize(text[2]), svg)
+    # A server may forbid styles inside a file. Attributes that are equal in effect are always allowed.
+    svg = re.sub(r"\s*<defs>\s*<style[^>]*>\*\{stroke-linejoin: round; stroke-linecap: butt\}</style>\s*</defs>", "", svg)
+    svg = svg.replace("<svg", '<svg stroke-linejoin="round"', 1)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', _presentation_attributes, tag.group()), svg)
     dark = "".join(
-        f'[style*="{part}: {light}"]{{{part}:{dark}!important}}'
+        f'[{part}="{light}"]{{{part}:{dark}}}'
         for light, dark in DARK.items()
         for part in ("fill", "stroke")
-        if f"{part}: {light}" in svg
+        if f'{part}="{light}"' in svg
     )
     svg = re.sub(r"\s*\n\s*", "\n", svg)
     return svg.replace(">", f">\n<style>@media (prefers-color-scheme: dark){{{dark}}}</style>", 1)
+
+
+def _presentation_attributes(style: re.Match[str]) -> str:
+    declarations = (part.partition(":") for part in style[1].split(";") if part.strip())
+    return "".join(f' {name.strip()}="{value.strip()}"' for name, _, value in declarations)

@@ -15,6 +15,10 @@ end
 local typst = FORMAT == "typst"
 
 local function link(element)
+  -- Printed pages show the address behind a link, but not twice.
+  if html and element.target:match("^https?://(.*)$") == stringify(element.content) then
+    element.classes:insert("uri")
+  end
   local inside = not element.target:match("^%a+:")
   -- A PDF does not contain the other pages: it links to the site, if its address is known.
   if typst and inside and (site == "" or element.target:match("^#")) then

@@ -1,4 +1,4 @@
-// Copy link, claim filters, and threshold slider with outcomes precomputed in Python.
+// Printing, copy link, claim filters, and threshold slider with outcomes precomputed in Python.
 (() => {
   "use strict";
   const createElement = (name, attributes = {}, ...content) => {
@@ -7,6 +7,16 @@
     element.append(...content);
     return element;
   };
+
+  // Print folded sections
+  let folded = [];
+  window.addEventListener("beforeprint", () => {
+    folded = [...document.querySelectorAll("details:not([open])")];
+    for (const fold of folded) fold.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const fold of folded) fold.open = false;
+  });
 
   // Copy link
   const steps = document.querySelector(".steps");
