@@ -74,7 +74,9 @@ def appendix_source(content: Content, document: Mapping[str, Any], environment: 
         "documents": contents["sources"]["documents"],
     }
     title = f"{TITLE} Appendix"
-    return _document_source("appendix", title, "Every claim, measurement and source.", context, document, environment, content.url)
+    return _document_source(
+        "appendix", title, "Every claim, measurement and source.", context, document, environment, content.url
+    )
 
 
 SOURCES = {"report": report_source, "appendix": appendix_source}
@@ -107,8 +109,11 @@ def _document_source(
     name: str, title: str, description: str, context: Mapping[str, Any], document: Mapping[str, Any],
     environment: jinja2.Environment, url: str,
 ) -> str:  # fmt: skip
-    front = {"title": escape(title), "description": escape(description), "imprint": escape(imprint(document))}
-    if url:
-        front["address"] = f"<{url}>"
+    front: dict[str, str] = {
+        "title": escape(title),
+        "description": escape(description),
+        "imprint": escape(imprint(document)),
+        **({"address": f"<{url}>"} if url else {}),
+    }
     lines = [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in front.items()]
     return "\n".join(["---", *lines, "---", "", environment.get_template(f"{name}.qmd").render(context)])

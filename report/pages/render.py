@@ -23,7 +23,7 @@ from report.pages.failures import Failures, read_failed_figures
 from report.pages.figure_data import Evidence
 from report.pages.pdf import SOURCES, failed_source
 from report.pages.site_address import normalize_address
-from report.pages.site_content import CHECKS, MISSING, Content, build_content, family_charts
+from report.pages.site_content import CHECKS, Content, build_content, family_charts
 from report.pages.site_sources import Page
 from report.pages.svg import save_chart, text_drawing
 from report.verdicts import read_verdicts
@@ -185,7 +185,7 @@ def _write_sources(folder: Path, content: Content, document: Mapping[str, Any], 
     (folder / "page.html").write_text(site_sources.page_template(url, imprint), encoding="utf-8")
     (folder / "robots.txt").write_text(site_sources.robots(url), encoding="utf-8")
     if url:
-        paths = [page.path for page in pages if page.path != MISSING]
+        paths = [page.path for page in pages if page.path != site_sources.MISSING]
         sitemap = site_sources.sitemap(url, paths, str(document["generated_utc"])[:10])
         (folder / "sitemap.xml").write_text(sitemap, encoding="utf-8")
     (folder / "_quarto.yml").write_text(site_sources.quarto_project(pages, url, imprint), encoding="utf-8")

@@ -41,14 +41,12 @@ from report.pages.machine_selection import filter_cases
 from report.pages.markdown import Markdown, identifier
 from report.pages.missing_points import left_out_points
 from report.pages.sections import exhibits_of
-from report.pages.site_sources import Page, shorten_description
+from report.pages.site_sources import MISSING, Page, shorten_description
 from report.publish.claimreview import claim_reviews, script_element
 from report.verdict_sentences import count_rule_changes
 
 # Path to the page that lists failures.
 CHECKS = "measurements/checks"
-# Page for unknown addresses; servers expect this name.
-MISSING = "404"
 # Stylesheet with the widths of the front page's bar.
 _WIDTHS = "site/bar.css"
 REPORT = Path(__file__).resolve().parent.parent
@@ -168,15 +166,17 @@ def build_content(
     content.add(
         "index", "Does AI need a GPU?", lambda: _front_page(document, says, declared, [*content.charts, *fronts], jobs)
     )
+    articles = read_articles()
+    addresses = {str(article["key"]): str(article["address"]) for article in articles if "address" in article}
     content.add("claims", "All claims", lambda: _claims_page(document))
     for verdict in document["verdicts"]:
         path = _claim_path(verdict)
         content.add(
             path,
             f"{verdict['id']}: {verdict['says']}",
-            partial(_claim_page, verdict, claims.get(path, {}), document, url),
+            partial(_claim_page, verdict, claims.get(path, {}), document, url, addresses),
         )
-    for raw_article in read_articles():
+    for raw_article in articles:
         content.add(
             _article_path(raw_article), str(raw_article["title"]), partial(_article_page, raw_article, document)
         )
@@ -221,8 +221,8 @@ def _front_page(
 
 
 def _missing_page(url: str) -> Page:
-    """Build the page that a server shows for an unknown address. Without a site address, its links begin at the host."""
-    return Page(MISSING, "404", "Page not found", "No page has this address.", base=urlsplit(url).path or "/")
+    """Build the page that servers show for an unknown address; without the site's address, its links are relative."""
+    return Page(MISSING, "404", "Page not found", "No page has this address.", base=urlsplit(url).path)
 
 
 def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -277,10 +277,15 @@ def _claim_contexts(
     return contexts
 
 
-def _claim_page(verdict: Mapping[str, Any], context: Mapping[str, Any], document: Mapping[str, Any], url: str) -> Page:
+def _claim_page(
+    verdict: Mapping[str, Any],
+    context: Mapping[str, Any],
+    document: Mapping[str, Any],
+    url: str,
+    addresses: Mapping[str, str],
+) -> Page:
     meaning = {name: word.means for name, word in verdict_words.VERDICTS.items()}
-    # Without a site address, review URLs are relative to the page.
-    review = claim_reviews({**document, "verdicts": [verdict]}, f"{url}claims/" if url else "", meaning)
+    review = claim_reviews({**document, "verdicts": [verdict]}, url, meaning, addresses)
     return Page(
         _claim_path(verdict), "claim", f"{context['id']}: {context['says']}",
         shorten_description(f"{context['word'].name}: {context['finding']}"),

@@ -19,6 +19,8 @@ from report.pages.verdict_words import Word
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 TITLE = "Does AI need a GPU?"
+# Page for unknown addresses; servers expect this name.
+MISSING = "404"
 # Menu entries: key, page, text.
 MENU = (
     ("jobs", "advice", "Do I need one?"),
@@ -113,7 +115,7 @@ def page_source(page: Page, templates: jinja2.Environment, terms: Mapping[str, s
         front[f"menu-{page.key}"] = True
     if page.image:
         front["image"] = page.image
-    if page.base:
+    if page.path == MISSING:
         front["missing"] = True
     if page.toc:
         front["toc"] = True

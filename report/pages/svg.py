@@ -47,7 +47,7 @@ def finish_svg(svg: str) -> str:
     svg = re.sub(r' (?:d|x|y|transform)="[^"]*"', lambda place: re.sub(r"(\.\d{2})\d+", r"\1", place.group()), svg)
     svg = re.sub(r"(<text\b[^>]*>)([^<]+)", lambda text: text[1] + sanitize(text[2]), svg)
     # A server may forbid styles inside a file. Attributes that are equal in effect are always allowed.
-    svg = re.sub(r"\s*<defs>\s*<style[^>]*>\*\{stroke-linejoin: round; stroke-linecap: butt\}</style>\s*</defs>", "", svg)
+    svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
     svg = svg.replace("<svg", '<svg stroke-linejoin="round"', 1)
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', _presentation_attributes, tag.group()), svg)
     dark = "".join(

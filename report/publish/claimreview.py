@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,24 +25,35 @@ _ARTICLES: Mapping[str, Mapping[str, Any]] = {
         "datePublished": "2026-01-08",
     }
 }
+# Google's guide asks for fewer than 75 characters.
+_CLAIM_WIDTH = 74
 # Only full dates are exported, as schema.org requires; some sources give only a month or a year.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 # Characters that could end the script element, or that JavaScript takes as a line end.
 _ESCAPED = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
 
-def claim_reviews(document: Mapping[str, Any], base: str = "", meaning: Mapping[str, str] | None = None) -> Any:
+def claim_reviews(
+    document: Mapping[str, Any],
+    site: str = "",
+    meaning: Mapping[str, str] | None = None,
+    addresses: Mapping[str, str] | None = None,
+) -> Any:
     """Return all verdicts as a JSON-LD document that validates against report/schemas/claimreview.schema.json.
 
     document: the verdicts that `report judge` wrote.
-    base: the URL of the folder with the claim pages; '' if the review is on a page in this folder.
+    site: the site's address; without it, reviews have no URL, because a URL must be absolute.
     meaning: an explanation for each verdict.
+    addresses: web addresses of articles, by the article's key.
     Raises StudyError if the study's name cannot be read.
     """
-    by = {"@type": "Organization", "name": read_study().authors}
+    by = {"@type": "Organization", "name": read_study().authors, **({"url": site} if site else {})}
     return {
         "@context": "https://schema.org",
-        "@graph": [_claim_review(verdict, document, by, base, meaning or {}) for verdict in document["verdicts"]],
+        "@graph": [
+            _claim_review(verdict, document, by, site, meaning or {}, addresses or {})
+            for verdict in document["verdicts"]
+        ],
     }
 
 
@@ -59,18 +71,26 @@ def _claim_review(
     verdict: Mapping[str, Any],
     document: Mapping[str, Any],
     by: Mapping[str, Any],
-    base: str,
+    site: str,
     meaning: Mapping[str, str],
+    addresses: Mapping[str, str],
 ) -> dict[str, Any]:
     article = {"@type": "CreativeWork", "name": verdict["article_title"], **_ARTICLES.get(verdict["article"], {})}
+    if verdict["article"] in addresses:
+        article["url"] = addresses[verdict["article"]]
     review = {
         "@type": "ClaimReview",
         "identifier": verdict["id"],
-        "url": f"{base}{verdict['id']}.html",
+        **({"url": f"{site}claims/{verdict['id']}.html"} if site else {}),
         "author": by,
         "datePublished": str(document["generated_utc"])[:10],
-        "claimReviewed": verdict["says"],
-        "itemReviewed": {"@type": "Claim", "identifier": verdict["id"], "appearance": article},
+        "claimReviewed": textwrap.shorten(verdict["says"], _CLAIM_WIDTH, placeholder=" …"),
+        "itemReviewed": {
+            "@type": "Claim",
+            "identifier": verdict["id"],
+            "text": verdict["says"],
+            "appearance": article,
+        },
         "reviewRating": _rating(verdict["verdict"], meaning),
         "reviewBody": verdict["finding"],
         "version": verdict["version"],
