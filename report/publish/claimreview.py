@@ -84,7 +84,7 @@ def _claim_review(
         **({"url": f"{site}claims/{verdict['id']}.html"} if site else {}),
         "author": by,
         "datePublished": str(document["generated_utc"])[:10],
-        "claimReviewed": textwrap.shorten(verdict["says"], _CLAIM_WIDTH, placeholder=" …"),
+        "claimReviewed": textwrap.shorten(verdict["says"], _CLAIM_WIDTH, break_on_hyphens=False, placeholder=" …"),
         "itemReviewed": {
             "@type": "Claim",
             "identifier": verdict["id"],

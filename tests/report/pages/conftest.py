@@ -13,6 +13,8 @@ from tests.report.built_once import build_once
 from tests.report.pages.edition_files import Study, read_study, write_study
 
 Visit = Callable[..., Any]
+# Address for which the site is rendered.
+ADDRESS = "https://example.org/a/b/"
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +22,7 @@ def site(published_study: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     """Folder with the site, which pandoc has rendered. Tests share the folder, so they must not write to it."""
 
     def make(folder: Path) -> None:
-        failures = render(published_study / "verdicts.json", folder, "pandoc", published_study / "data")
+        failures = render(published_study / "verdicts.json", folder, "pandoc", published_study / "data", ADDRESS)
         assert failures.as_json == []
 
     return build_once(tmp_path_factory, "site", make)

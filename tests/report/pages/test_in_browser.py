@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import re
+import threading
+from collections.abc import Iterator
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+import pypdfium2 as pdfium
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from bs4 import BeautifulSoup
@@ -19,15 +24,16 @@ from report.judging.robustness import MOST_PIECES
 from report.pages.threshold_slider import sliders
 from report.pages.verdict_words import verdict_word
 from tests.report.built_once import loaded_bytes
-from tests.report.pages.conftest import Visit
+from tests.report.pages.conftest import ADDRESS, Visit
 
 # An example page for each kind of page.
 KINDS = (
     "index", "claims", "claims/W04", "claims/G15", "claims/N11", "articles/whygpu", "advice", "do-i-need-one",
     "measurements/index", "measurements/memory", "machines", "method", "sources", "objections", "glossary", "editions",
-    "evidence/index", "evidence/peak", "evidence/records-gbm-perf",
+    "gpu", "evidence/index", "evidence/peak", "evidence/records-gbm-perf",
 )  # fmt: skip
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+BELOW = urlsplit(ADDRESS).path
 OPEN = "document.querySelectorAll('details').forEach((one) => { one.open = true })"
 # WIDTHS: screen widths in pixels at which the pages in KINDS are tested.
 # EVERY: screen widths in pixels at which all other pages are tested.
@@ -80,7 +86,8 @@ def test_pages_log_nothing_stay_offline_and_fit_the_screen(site: Path, visit: Vi
     page = visit(site / "index.html")
     kinds = {site / f"{kind}.html" for kind in KINDS}
     for path in sorted(site.rglob("*.html")):
-        if path.name == "page.html":
+        # The page for unknown addresses has absolute links, so it needs a server.
+        if path.name in ("page.html", "404.html"):
             continue
         page.set_viewport_size({"width": WIDTHS[0], "height": 800})
         page.goto(path.as_uri())
@@ -96,31 +103,49 @@ def test_pages_log_nothing_stay_offline_and_fit_the_screen(site: Path, visit: Vi
 
 
 class Addresses(HTMLParser):
-    """Ids of a page, and the addresses to which it leads. It is faster than BeautifulSoup, for pages of many ids."""
+    """Ids of a page, and the addresses to which it leads. It is faster than BeautifulSoup, for pages of many ids.
+
+    `inline` lists styles and scripts inside the page, which a strict policy forbids. Data in JSON are allowed.
+    """
 
     def __init__(self, page: Path) -> None:
         super().__init__()
         self.ids: set[str] = set()
         self.links: set[str] = set()
+        self.inline: list[str] = []
         self.feed(page.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        names = dict(attrs)
+        if tag == "style" or (tag == "script" and "src" not in names and "json" not in (names.get("type") or "")):
+            self.inline.append(tag)
         for name, value in attrs:
+            if name == "style" or name.startswith("on") or (value or "").startswith(("data:", "javascript:")):
+                self.inline.append(f"{tag} {name}")
             if name == "id":
                 self.ids.add(value or "")
             elif name in ("href", "src", "srcset"):
                 self.links.add(value or "")
 
 
-def test_every_internal_link_and_anchor_resolves(site: Path) -> None:
-    pages = {path: Addresses(path) for path in site.rglob("*.html") if path.name != "page.html"}
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Addresses]:
+    return {path: Addresses(path) for path in site.rglob("*.html") if path.name != "page.html"}
+
+
+def test_no_page_has_styles_or_scripts_inside(pages: dict[Path, Addresses]) -> None:
+    assert len(pages) > 100
+    assert {path: page.inline for path, page in pages.items() if page.inline} == {}
+
+
+def test_every_internal_link_and_anchor_resolves(site: Path, pages: dict[Path, Addresses]) -> None:
     # `report site` adds these files after rendering, so links may lead to them although they do not exist yet.
     later = {site / name for name in ("verdicts.json", "verdicts.csv")} | {site / "data"}
     files: dict[tuple[Path, str], Path] = {}
     broken = []
     for path, page in pages.items():
         for address in page.links:
-            parts = urlsplit(address)
+            parts = urlsplit(re.sub(f"^({re.escape(ADDRESS)}|{re.escape(BELOW)})", f"{site}/", address))
             if parts.scheme or parts.netloc:
                 continue
             place = path.parent, unquote(parts.path)
@@ -150,7 +175,7 @@ def test_figure_labels_are_large_enough(site: Path, visit: Visit, width: int) ->
     )
     drawn = Path(unquote(urlsplit(scale[0]).path)).read_text(encoding="utf-8")
     pixels_per_unit = scale[1] / float(re.search(r'viewBox="0 0 ([\d.]+)', drawn)[1])  # type: ignore[index]
-    sizes = [float(size) * pixels_per_unit for size in re.findall(r"font(?:-size)?: (?:\w+ )?([\d.]+)px", drawn)]
+    sizes = [float(size) * pixels_per_unit for size in re.findall(r'font-size="([\d.]+)px', drawn)]
     assert sizes and min(sizes) >= 12
     assert scale[0].endswith(".phone.svg") == (width == 360)
 
@@ -172,13 +197,108 @@ def test_first_tab_stop_skips_the_menu(site: Path, visit: Visit) -> None:
     assert page.url.endswith("#content")
 
 
-def test_print_hides_menu_and_slider(site: Path, visit: Visit) -> None:
-    page = visit(site / "claims" / "W04.html")
-    page.emulate_media(media="print")
+def printed_text(page: Any) -> str:
+    """Print a page, and return its text without spaces and line ends."""
+    sheets = pdfium.PdfDocument(page.pdf(format="A4"))
+    return "".join("".join(sheet.get_textpage().get_text_bounded().split()) for sheet in sheets)
+
+
+@pytest.mark.parametrize("scripts", [True, False], ids=["scripts", "no scripts"])
+def test_print_shows_all_but_menu_and_slider(site: Path, visit: Visit, scripts: bool) -> None:
+    page = visit(site / "claims" / "W04.html", java_script_enabled=scripts, color_scheme="dark")
+    text = printed_text(page)
+    for shown in ("Whythisthreshold", "Historyoftherule", "https://arxiv.org/abs/2407.21783", f"{ADDRESS}claims/W04"):
+        assert shown in text
+    assert "Thesliderneeds" not in text.replace("ThesliderneedsJavaScript.", "") and "Copylink" not in text
+    page.emulate_media(media="print", color_scheme="dark")
     assert not page.locator(".menu").is_visible()
     assert not page.locator(".threshold").is_visible()
-    assert page.locator(".finding").is_visible()
-    assert len(page.pdf()) > 10_000
+    assert page.locator(".badge").first.evaluate("(one) => getComputedStyle(one).backgroundColor") == "rgb(184, 74, 0)"
+
+
+def test_printed_advice_tells_the_job_and_addresses(site: Path, visit: Visit) -> None:
+    page = visit(site / "advice.html")
+    text = printed_text(page)
+    assert "Chatwithan8Bmodel" in text and "Memory,inGB" in text and text.count("(https://") > 3
+    assert page.locator("#advice-all").get_attribute("open") is None, "folded again after printing"
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 672, "height": 800})  # the width of a sheet of A4 within its margins
+    page.evaluate(OPEN)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 672
+
+
+class Server(SimpleHTTPRequestHandler):
+    """Server for the site below the path of ADDRESS, with a strict policy, and with 404.html for unknown addresses."""
+
+    def translate_path(self, path: str) -> str:
+        below = path.removeprefix(BELOW)
+        return super().translate_path("/nothing" if below == path else f"/{below}")
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        body = (Path(self.directory) / "404.html").read_bytes()
+        self.send_response(code)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def end_headers(self) -> None:
+        self.send_header("Content-Security-Policy", "default-src 'self'")
+        super().end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture(scope="module")
+def served(site: Path) -> Iterator[str]:
+    """Address of the served site."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server, directory=str(site))) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}{BELOW}"
+        server.shutdown()
+
+
+def test_pages_work_below_a_path_under_a_strict_policy(site: Path, visit: Visit, served: str) -> None:
+    page = visit(site / "glossary.html")
+    for kind in ("claims", "measurements/memory", "evidence/peak", "sources", "machines", "advice"):
+        page.goto(f"{served}{kind}.html")
+    page.select_option("#advice-what", index=2)
+    assert page.locator("#advice-text").inner_text()
+    number = page.locator("#advice-all td.right, #advice-arithmetic td.right").first
+    assert number.evaluate("(one) => getComputedStyle(one).textAlign") == "right"
+    page.goto(f"{served}claims/W04.html")
+    page.fill(".threshold input[type=number]", "79")
+    assert "The claim would be: supported" in page.locator(".threshold output").inner_text()
+    page.goto(f"{served}index.html")
+    boxes = [(part.inner_text().split()[0], part.bounding_box()) for part in page.locator(".bar a").all()]
+    counts, widths = [int(count) for count, _ in boxes], [box["width"] for _, box in boxes]
+    assert len(set(counts)) > 2 and sorted(range(5), key=counts.__getitem__) == sorted(range(5), key=widths.__getitem__)
+    assert page.console_lines == []
+    assert page.requested_urls and all(url.startswith(("file:", served)) for url in page.requested_urls)
+
+
+def test_unknown_address_leads_to_the_site(site: Path, visit: Visit, served: str) -> None:
+    page = visit(site / "glossary.html")
+    assert page.goto(f"{served}no/such/page").status == 404
+    assert len(page.console_lines) == 1, "the page's own status, and no other file"
+    violations = find_violations(page)
+    assert violations == [], "\n".join(violations[:10])
+    page.click("main a:has-text('All claims')")
+    expect(page).to_have_url(f"{served}claims.html")
+    assert page.title().startswith("All 88 claims")
+
+
+def test_search_engines_get_every_page_but_the_missing(site: Path) -> None:
+    pages = {str(path.relative_to(site)) for path in site.rglob("*.html")} - {"page.html", "404.html"}
+    listed = BeautifulSoup((site / "sitemap.xml").read_text(encoding="utf-8"), "xml")
+    assert {loc.get_text() for loc in listed.find_all("loc")} == {f"{ADDRESS}{page}" for page in pages}
+    assert f"Sitemap: {ADDRESS}sitemap.xml" in (site / "robots.txt").read_text(encoding="utf-8")
+    for page in ("index", "claims/W04", "404"):
+        head = BeautifulSoup((site / f"{page}.html").read_text(encoding="utf-8"), "html.parser").head
+        canonical = [link["href"] for link in head.select("link[rel=canonical]")]
+        assert canonical == ([f"{ADDRESS}{page}.html"] if page != "404" else [])
+        assert bool(head.select("meta[content=noindex]")) == (page == "404")
+        assert head.select_one("link[rel=icon]")["href"].endswith("site/icon.svg")
 
 
 def test_claim_filters_match_their_count_and_survive_in_a_link(site: Path, visit: Visit) -> None:
@@ -277,5 +397,5 @@ def test_claim_pages_have_titles_descriptions_and_reviews(site: Path) -> None:
         assert page.select_one('meta[name="description"]')["content"]
         (review,) = json.loads(page.select_one('script[type="application/ld+json"]').string)["@graph"]
         assert review["@type"] == "ClaimReview" and review["identifier"] == path.stem
-        assert review["url"] == path.name
+        assert review["url"] == f"{ADDRESS}claims/{path.name}"
     assert len(titles) == 88

@@ -15,6 +15,7 @@ from pypdf import PdfReader
 
 from report import verdict_sentences
 from report.pages.pandoc import compress_pdf, typeset
+from tests.report.pages.conftest import ADDRESS
 
 TEMPLATES = Path(__file__).parents[3] / "report/pages/templates"
 
@@ -39,6 +40,17 @@ def test_appendix_has_every_claims_rule(site: Path, published_study: Path) -> No
         for part in verdict["parts"]:
             first = re.sub(r"[\s-]", "", verdict_sentences.rule_text(part))[:18]
             assert first in flat, (verdict["id"], verdict_sentences.rule_text(part))
+
+
+@pytest.mark.parametrize("name", ["report", "appendix"])
+def test_pdf_names_the_site_and_links_lead_to_its_files(site: Path, name: str) -> None:
+    assert ADDRESS in pdf_text(site / f"{name}.pdf")
+    notes = [note.get_object() for page in PdfReader(site / f"{name}.pdf").pages for note in page.get("/Annots", [])]
+    links = {note["/A"]["/URI"] for note in notes if "/A" in note}
+    assert all(link.startswith(("https://", "http://")) for link in links) and len(links) > 80
+    inside = {link.removeprefix(ADDRESS).partition("#")[0] for link in links if link.startswith(ADDRESS)} - {""}
+    assert {path for path in inside if not (site / path).is_file()} == set()
+    assert "claims/W04.html" in inside if name == "report" else "https://arxiv.org/abs/1810.04805" in links
 
 
 @pytest.mark.parametrize("name", ["report", "appendix"])

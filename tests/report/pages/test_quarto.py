@@ -163,7 +163,11 @@ def test_project_lists_every_page_and_only_existing_files(content: Content, tmp_
     assert {page for page in pages if page.startswith("claims/")} <= linked <= set(pages)
     assert settings["website"].get("site-url", "") == url.rstrip("/")
     html = settings["format"]["html"]
-    assert [name for name in (*settings["filters"], html["css"]) if not (tmp_path / name).is_file()] == []
+    assert [
+        name
+        for name in (*settings["filters"], html["css"], settings["website"]["favicon"])
+        if not (tmp_path / name).is_file()
+    ] == []
     script = BeautifulSoup(html["include-after-body"]["text"], "html.parser").script
     assert script is not None and script.string.strip() == (tmp_path / "site" / "page.js").read_text().strip()
 
