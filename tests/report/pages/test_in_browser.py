@@ -222,7 +222,7 @@ def test_printed_advice_tells_the_job_and_addresses(site: Path, visit: Visit) ->
     assert "Chatwithan8Bmodel" in text and "Memory,inGB" in text and text.count("(https://") > 3
     assert page.locator("#advice-all").get_attribute("open") is None, "folded again after printing"
     page.emulate_media(media="print")
-    page.set_viewport_size({"width": 672, "height": 800})  # the width of a sheet of A4 within its margins
+    page.set_viewport_size({"width": 672, "height": 800})  # A4 paper within its margins
     page.evaluate(OPEN)
     assert page.evaluate("document.documentElement.scrollWidth") <= 672
 
@@ -250,41 +250,41 @@ class Server(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def served(site: Path) -> Iterator[str]:
-    """Address of the served site."""
+def server_url(site: Path) -> Iterator[str]:
+    """Address at which a server shows the site."""
     with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Server, directory=str(site))) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}{BELOW}"
         server.shutdown()
 
 
-def test_pages_work_below_a_path_under_a_strict_policy(site: Path, visit: Visit, served: str) -> None:
+def test_pages_work_below_a_path_under_a_strict_policy(site: Path, visit: Visit, server_url: str) -> None:
     page = visit(site / "glossary.html")
     for kind in ("claims", "measurements/memory", "evidence/peak", "sources", "machines", "advice"):
-        page.goto(f"{served}{kind}.html")
+        page.goto(f"{server_url}{kind}.html")
     page.select_option("#advice-what", index=2)
     assert page.locator("#advice-text").inner_text()
     number = page.locator("#advice-all td.right, #advice-arithmetic td.right").first
     assert number.evaluate("(one) => getComputedStyle(one).textAlign") == "right"
-    page.goto(f"{served}claims/W04.html")
+    page.goto(f"{server_url}claims/W04.html")
     page.fill(".threshold input[type=number]", "79")
     assert "The claim would be: supported" in page.locator(".threshold output").inner_text()
-    page.goto(f"{served}index.html")
+    page.goto(f"{server_url}index.html")
     parts = [(int(part.inner_text().split()[0]), part.bounding_box()["width"]) for part in page.locator(".bar a").all()]
     claims, width = map(sum, zip(*parts, strict=True))
     assert len(parts) > 3 and all(part == pytest.approx(width * count / claims, rel=0.1) for count, part in parts)
     assert page.console_lines == []
-    assert page.requested_urls and all(url.startswith(("file:", served)) for url in page.requested_urls)
+    assert page.requested_urls and all(url.startswith(("file:", server_url)) for url in page.requested_urls)
 
 
-def test_unknown_address_leads_to_the_site(site: Path, visit: Visit, served: str) -> None:
+def test_unknown_address_leads_to_the_site(site: Path, visit: Visit, server_url: str) -> None:
     page = visit(site / "glossary.html")
-    assert page.goto(f"{served}no/such/page").status == 404
+    assert page.goto(f"{server_url}no/such/page").status == 404
     assert len(page.console_lines) == 1, "the page's own status, and no other file"
     violations = find_violations(page)
     assert violations == [], "\n".join(violations[:10])
     page.click("main a:has-text('All claims')")
-    expect(page).to_have_url(f"{served}claims.html")
+    expect(page).to_have_url(f"{server_url}claims.html")
     assert page.title().startswith("All 88 claims")
 
 

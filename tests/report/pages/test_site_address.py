@@ -1,4 +1,4 @@
-"""The site's address in any form becomes the address of a folder, or an error of a line."""
+"""Any form that a site's address may take leads to its folder, or to an error in a line."""
 
 from __future__ import annotations
 
