@@ -183,11 +183,11 @@ def _write_sources(folder: Path, content: Content, document: Mapping[str, Any], 
     shutil.copyfile(site_sources.TEMPLATES / _PDF, folder / _PDF)
     (folder / "references.bib").write_text(format_bibtex(document), encoding="utf-8")
     (folder / "page.html").write_text(site_sources.page_template(url, imprint), encoding="utf-8")
-    (folder / "robots.txt").write_text(site_sources.robots(url), encoding="utf-8")
+    (folder / site_paths.ROBOTS).write_text(site_sources.robots(url), encoding="utf-8")
     if url:
         paths = [page.path for page in pages if page.path != site_sources.MISSING]
         sitemap = site_sources.sitemap(url, paths, str(document["generated_utc"])[:10])
-        (folder / "sitemap.xml").write_text(sitemap, encoding="utf-8")
+        (folder / site_paths.SITEMAP).write_text(sitemap, encoding="utf-8")
     (folder / "_quarto.yml").write_text(site_sources.quarto_project(pages, url, imprint), encoding="utf-8")
     return [page.path for page in pages]
 

@@ -12,3 +12,5 @@ VERDICTS, VERDICTS_TABLE = "verdicts.json", "verdicts.csv"
 # Folder of the dataset.
 DATASET = "data"
 EDITIONS = "editions.json"
+# Page for unknown addresses, and files for search engines.
+MISSING, ROBOTS, SITEMAP = "404.html", "robots.txt", "sitemap.xml"

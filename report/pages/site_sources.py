@@ -14,13 +14,13 @@ from typing import Any
 import jinja2
 
 from contract.provenance import short_commit
+from report.pages import site_paths
 from report.pages.markdown import Markdown, attribute, clean, environment, escape, identifier
 from report.pages.verdict_words import Word
 
 TEMPLATES = Path(__file__).resolve().parent / "templates"
 TITLE = "Does AI need a GPU?"
-# Page for unknown addresses; servers expect this name.
-MISSING = "404"
+MISSING = site_paths.MISSING.removesuffix(".html")
 # Menu entries: key, page, text.
 MENU = (
     ("jobs", "advice", "Do I need one?"),
@@ -244,7 +244,7 @@ def quarto_project(pages: Sequence[Page], url: str, imprint: str) -> str:
 
 def robots(url: str) -> str:
     """Return robots.txt, which allows everything and names the sitemap if the site address is known."""
-    return "User-agent: *\nAllow: /\n" + (f"\nSitemap: {url}sitemap.xml\n" if url else "")
+    return "User-agent: *\nAllow: /\n" + (f"\nSitemap: {url}{site_paths.SITEMAP}\n" if url else "")
 
 
 def sitemap(url: str, paths: Sequence[str], day: str) -> str:

@@ -38,7 +38,7 @@ BEGIN, END = "<!-- made by `make edition` -->", "<!-- end of what `make edition`
 # Files that are not archived: inputs of the renderer, and files for the web host.
 _NOT_KEPT = {
     *("_quarto.yml", "page.html", "pdf.typ", "references.bib", "site/script.html", ".nojekyll", SITE),
-    site_paths.EDITIONS,
+    *(site_paths.EDITIONS, site_paths.MISSING, site_paths.ROBOTS, site_paths.SITEMAP),
 }
 # Files that a release itself writes. They may have uncommitted changes when the next edition is released.
 _WRITTEN = ("data/editions", "README.md", "docs/report.png")

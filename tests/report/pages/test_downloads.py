@@ -12,7 +12,7 @@ from contract.errors import StudyError
 from contract.files import read_json
 from report.cli import main
 from report.dataset.check import dataset_faults
-from report.pages import site_paths
+from report.pages import render, site_paths
 from report.pages.downloads import RECORD, write_downloads
 from report.pages.editions.edition_record import read_editions
 from tests.report.pages.edition_files import Study, stand_in_report
@@ -88,3 +88,23 @@ def test_verdicts_without_their_table_are_refused(report: Path, edition_2: Study
     alone = Path(shutil.copy(edition_2.verdicts, tmp_path / "verdicts.json"))
     with pytest.raises(StudyError, match=r"verdicts\.csv: no such file"):
         write_downloads(report, alone, edition_2.dataset)
+
+
+def test_new_render_removes_files_that_only_an_earlier_render_made(tmp_path: Path) -> None:
+    out, scratch = tmp_path / "out", tmp_path / "scratch"
+    for path in (
+        out / "claims/X01.html",
+        out / "claims/X01.qmd",
+        out / "sitemap.xml",
+        out / "data.csv",
+        tmp_path / "a",
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    scratch.mkdir()
+    for name in ("index.html", "figures", "previews"):
+        (scratch / name).touch()
+    listed = ["claims/X01.html", "claims/X01.qmd", "sitemap.xml", "index.html", "../a", str(tmp_path / "a")]
+    render._move_outputs(scratch, out, ["index"], {"files": listed})
+    assert folder_contents(out).keys() == {"index.html", "data.csv"}
+    assert (tmp_path / "a").exists()
