@@ -1,8 +1,8 @@
 """Node packs: one zip file with a node's record, rounds, and a manifest with their digests.
 
-Members are stored uncompressed, because Parquet is compressed already, and so that a small pack cannot expand to huge
-files when it is read. The same files always make the same bytes. The reader refuses a pack with any other bytes, such
-as gaps, trailing data or overlapping members.
+Members are stored uncompressed, because Parquet is compressed already. The same files always make the same bytes. On
+its way to the reader, a pack may be unpacked by a browser, or zipped again in another form. The reader accepts any form
+that holds exactly the files and digests in the manifest, and limits the bytes that it reads from a member.
 
 Source for the zip format: PKWARE's APPNOTE.TXT, section 4.3.6.
 """
@@ -12,9 +12,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import posixpath
 import re
 import stat
-import struct
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -37,6 +37,11 @@ ROUND_COLUMNS = ["experiment", "device", "round", "attempt"]
 _RECORDS = (RECORD, PARTIAL)
 _ALLOWED = f"only {RECORD} or {PARTIAL} and <experiment>.<device>.<round>[-<attempt>].parquet belong in a pack"
 _AGAIN = "pack the node again with `python -m experiments pack`"
+_REPACK = "unpack it, and pack the node's folder again with `python -m experiments pack FOLDER`"
+_SPLIT = (
+    "spread the rounds over several folders, each with the record and with one round that all share, pack each folder "
+    "with `python -m experiments pack FOLDER`, and hand in all packs: `add` joins their rounds"
+)
 
 SCHEMA = object_schema(
     "pack node kind commit preset files",
@@ -55,12 +60,15 @@ SCHEMA = object_schema(
     },
 )
 
-# Zip end record without a comment: signature, disk numbers, entry counts, directory size and offset.
-_END = struct.Struct("<4s4H2LH")
-_END_MARK, _START_MARK, _ZIP64_MARK = b"PK\5\6", b"PK\3\4", b"PK\6\7"
-_ZIP64_BYTES = 20
-# Maximum bytes per directory entry: 46 fixed bytes, and the member's name.
-_ENTRY_BYTES = 46 + 124
+_START_MARK, _ENTRY_MARK, _END_MARK = b"PK\3\4", b"PK\1\2", b"PK\5\6"
+# Bytes in a zip file's end record, whose last two count the bytes in the comment behind it.
+_END_BYTES = 22
+# Names that systems add to a folder or an archive. MOST_ADDED: most entries with such names, and of folders.
+_ADDED = re.compile(r"\.DS_Store|\._.*|Thumbs\.db|desktop\.ini|__MACOSX", re.IGNORECASE)
+MOST_ADDED = 2 * MOST_FILES
+# Most zip files inside each other.
+_MOST_NESTED = 3
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Pack:
     """Contents of a pack.
 
     files: contents by file name, with the record but without the manifest. record, manifest: their parsed contents.
-    digest: SHA-256 of the whole pack.
+    digest: SHA-256 of the bytes that `make_archive` makes from the files, in any form of the pack.
     """
 
     files: Mapping[str, bytes]
@@ -143,7 +151,7 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
     """Return a pack's bytes, which depend only on the files. Raises StudyError if a file does not belong in a pack."""
     _check_names(files)
     for name, data in files.items():
-        _check_size(name, len(data))
+        _check_size(name, len(data), _most_bytes(name))
     manifest = json.dumps(make_manifest(files), indent=1, ensure_ascii=False).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
@@ -155,23 +163,27 @@ def make_archive(files: Mapping[str, bytes]) -> bytes:
             archive.writestr(member, data)
     whole = buffer.getvalue()
     if len(whole) > MOST_BYTES:
-        raise StudyError(f"is {len(whole):,} bytes in all (limit for a pack: {MOST_BYTES:,})")
+        raise StudyError(f"is {len(whole):,} bytes in all (limit for a pack: {MOST_BYTES:,}): {_SPLIT}")
     return whole
 
 
 def read_pack(path: Path) -> Pack:
-    """Read a pack, check its structure, names, sizes and digests, and compare its manifest with the node record.
+    """Read a pack, check its names, sizes and digests, and compare its manifest with the node record.
 
-    Does not check the rounds' contents. Raises StudyError with a one-line message if the file is not regular, or if its
-    bytes differ from the bytes that `make_archive` makes.
+    path: a zip file in any form, or a folder with its files. Does not check the rounds' contents. Raises StudyError
+    with a one-line message, also for a link or a device.
     """
     where = escape_line(str(path))
     try:
+        if path.is_dir() and not path.is_symlink():
+            return _parse_pack(_read_folder(path))
         data = read_plain_file(path, MOST_BYTES)
     except StudyError as fault:
-        raise StudyError(escape_line(str(fault))) from None
+        size = path.lstat().st_size if path.is_file() else 0
+        advice = f": {_SPLIT}" if size > MOST_BYTES else ""
+        raise StudyError(f"{where}: {escape_line(str(fault).removeprefix(f'{path}: '))}{advice}") from None
     try:
-        return _parse_pack(data)
+        return _parse_pack(_read_members(data))
     except StudyError as fault:
         raise StudyError(f"{where}: {escape_line(str(fault))}") from None
     except Exception as fault:
@@ -181,10 +193,9 @@ def read_pack(path: Path) -> Pack:
         ) from None
 
 
-def _parse_pack(data: bytes) -> Pack:
-    files = _read_members(data)
+def _parse_pack(files: dict[str, bytes]) -> Pack:
     if MANIFEST not in files:
-        raise StudyError(f"holds no {MANIFEST}: it is not a pack. Make one with `python -m experiments pack`")
+        raise StudyError(f"holds no {MANIFEST}: it is not a pack. Make one with `python -m experiments pack FOLDER`")
     manifest = parse_json(files.pop(MANIFEST), MANIFEST)
     version = manifest.get("pack") if isinstance(manifest, dict) else None
     if version != VERSION:
@@ -209,65 +220,116 @@ def _parse_pack(data: bytes) -> Pack:
             raise StudyError(f"{MANIFEST}: says {key} {manifest[key]!r}, and the node's record says {value!r}")
     if not any(map(ROUND.fullmatch, files)):
         raise StudyError("contains no round: there is nothing to add")
-    if make_archive(files) != data:
-        raise StudyError(f"contains extra bytes, or files in a different order or form than a pack: {_AGAIN}")
     record = next(node.parse_node(files[name], name) for name in _RECORDS if name in files)
-    return Pack(files, record, manifest, hashlib.sha256(data).hexdigest())
+    return Pack(files, record, manifest, hashlib.sha256(make_archive(files)).hexdigest())
 
 
-def _read_members(data: bytes) -> dict[str, bytes]:
-    """Read a zip file's members by name, within size limits. Raises StudyError, and any error from zipfile."""
+def _read_folder(folder: Path) -> dict[str, bytes]:
+    """Read the files of an unpacked pack by name, within size limits. Raises StudyError."""
+    try:
+        paths = [path for path in sorted(folder.iterdir()) if not _ADDED.fullmatch(path.name)]
+    except OSError as refusal:
+        raise StudyError(f"cannot be opened ({refusal.strerror})") from None
+    if len(paths) == 1 and paths[0].is_dir() and not paths[0].is_symlink():
+        return _read_folder(paths[0])
+    _check_names(path.name for path in paths)
+    files: dict[str, bytes] = {}
+    total = 0
+    for path in paths:
+        files[path.name] = read_plain_file(path, _most_bytes(path.name))
+        total = _add_size(total, files[path.name])
+    return files
+
+
+def _read_members(data: bytes, level: int = 1) -> dict[str, bytes]:
+    """Read a zip file's members by name, within size limits. Raises StudyError, and any error from zipfile.
+
+    A folder that holds all members is left out of their names. If the only member is a zip file, its members are read.
+    """
     if data[: len(_START_MARK)] != _START_MARK:
         raise StudyError("is not a pack, which is a zip file: make one with `python -m experiments pack`")
-    if data[-_END.size :][: len(_END_MARK)] != _END_MARK or len(data) < _END.size:
-        raise StudyError("has no valid zip ending: it is incomplete, or has extra bytes. Send it again")
-    _, _, _, _, entries, directory, _, _ = _END.unpack(data[-_END.size :])
-    if data[-_END.size - _ZIP64_BYTES :].startswith(_ZIP64_MARK):
-        raise StudyError("is a zip64 archive: a pack never is")
-    # Check the directory's size before zipfile reads the directory, which takes ten times this size in memory.
-    if entries > MOST_FILES + 1 or directory > (MOST_FILES + 1) * _ENTRY_BYTES:
-        raise StudyError(
-            f"claims {entries:,} files in a directory of {directory:,} bytes (limit: {MOST_FILES:,} files)"
-        )
+    # Limit the directory's entries before zipfile reads them, which takes ten times their size in memory.
+    if (entries := data.count(_ENTRY_MARK)) > MOST_FILES + 1 + MOST_ADDED:
+        raise StudyError(f"holds {entries:,} files (limit: {MOST_FILES:,})")
+    if (end := data.rfind(_END_MARK)) < 0:
+        raise StudyError("has no zip ending: it was cut off on its way. Send it again")
+    # Drop the zip file's comment, and bytes that a gateway appended.
+    data = data[: end + _END_BYTES - 2] + bytes(2)
     files: dict[str, bytes] = {}
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        members = archive.infolist()
-        _check_names(member.orig_filename for member in members)
-        for member in members:
-            _check_member(member)
-        if sum(member.file_size for member in members) > len(data):
-            raise StudyError("its files take more bytes than the pack: they overlap")
-        for member in members:
-            files[member.filename] = archive.read(member)
+        paths = {member: path for member in archive.infolist() if (path := _plain_path(member))}
+        folder = posixpath.commonpath([posixpath.dirname(path) for path in paths.values()] or [""])
+        names = {member: path.removeprefix(folder).removeprefix("/") for member, path in paths.items()}
+        inner = next(iter(names)) if len(names) == 1 else None
+        if inner and names[inner].lower().endswith(".zip"):
+            if level == _MOST_NESTED:
+                raise StudyError(f"holds more than {_MOST_NESTED} zip files inside each other: unpack it")
+            return _read_members(_read_member(archive, inner, names[inner], MOST_BYTES), level + 1)
+        _check_names(names.values())
+        total = 0
+        for member, name in names.items():
+            files[name] = _read_member(archive, member, name, _most_bytes(name))
+            total = _add_size(total, files[name])
     return files
+
+
+def _plain_path(member: zipfile.ZipInfo) -> str:
+    """Return a member's path; return '' for a folder and for files that systems add.
+
+    Raises StudyError for a link, a device, and a path that leads out of the pack.
+    """
+    # zipfile cuts off `filename` at a zero byte.
+    path = member.orig_filename.replace("\\", "/")
+    parts = [part for part in path.removesuffix("/").split("/") if part != "."]
+    if any(part in ("", "..") or ":" in part for part in parts) or not parts:
+        raise StudyError(f"holds {_show_name(member.orig_filename)}, which leads out of the pack: {_ALLOWED}")
+    if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG, stat.S_IFDIR):
+        raise StudyError(f"{parts[-1]}: is a link or a device: a pack contains regular files only")
+    is_folder = path.endswith("/") and not member.file_size
+    return "" if is_folder or any(map(_ADDED.fullmatch, parts)) else "/".join(parts)
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str, most: int) -> bytes:
+    """Read a member with at most `most` bytes. Raises StudyError, and any error from zipfile."""
+    if member.flag_bits & 0x1:
+        raise StudyError(f"{name}: is encrypted: {_REPACK}")
+    if member.compress_type not in _METHODS:
+        raise StudyError(f"{name}: is compressed by method {member.compress_type}, which packs never use: {_REPACK}")
+    with archive.open(member) as file:
+        # Read one byte more than the limit, and trust no size that the zip file states.
+        data = file.read(most + 1)
+    _check_size(name, max(member.file_size, len(data)), most)
+    return data
 
 
 def _check_names(names: Iterable[str]) -> None:
     """Raise StudyError for invalid, duplicate or too many names."""
     seen: set[str] = set()
     for name in names:
-        shown = escape_line(truncate(repr(name), 100))
         if name not in (MANIFEST, *_RECORDS) and not ROUND.fullmatch(name):
-            raise StudyError(f"holds {shown}: {_ALLOWED}")
+            raise StudyError(f"holds {_show_name(name)}: {_ALLOWED}; {_REPACK}")
         if name in seen:
-            raise StudyError(f"holds {shown} twice")
+            raise StudyError(f"holds {_show_name(name)} twice: {_REPACK}")
         seen.add(name)
     if len(seen) > MOST_FILES + 1:
-        raise StudyError(f"contains {len(seen):,} files (limit: {MOST_FILES:,})")
+        raise StudyError(f"contains {len(seen):,} files (limit: {MOST_FILES:,}): {_SPLIT}")
 
 
-def _check_member(member: zipfile.ZipInfo) -> None:
-    name, kind = member.filename, stat.S_IFMT(member.external_attr >> 16)
-    if kind not in (0, stat.S_IFREG):
-        raise StudyError(f"{name}: is a link or a folder: a pack contains regular files only")
-    if member.flag_bits & 0x1:
-        raise StudyError(f"{name}: is encrypted: files in a pack never are")
-    if member.compress_type != zipfile.ZIP_STORED or member.compress_size != member.file_size:
-        raise StudyError(f"{name}: is compressed: files in a pack never are")
-    _check_size(name, member.file_size)
+def _show_name(name: str) -> str:
+    return escape_line(truncate(repr(name), 100))
 
 
-def _check_size(name: str, size: int) -> None:
-    most = sample_table.MOST_BYTES if ROUND.fullmatch(name) else node.MOST_BYTES
+def _most_bytes(name: str) -> int:
+    return sample_table.MOST_BYTES if ROUND.fullmatch(name) else node.MOST_BYTES
+
+
+def _check_size(name: str, size: int, most: int) -> None:
     if size > most:
         raise StudyError(f"{name}: has {size:,} bytes (limit: {most:,})")
+
+
+def _add_size(total: int, contents: bytes) -> int:
+    """Return the bytes that files take together. Raises StudyError if they exceed MOST_BYTES."""
+    if (total := total + len(contents)) > MOST_BYTES:
+        raise StudyError(f"its files take more than {MOST_BYTES:,} bytes (limit for a pack): {_SPLIT}")
+    return total

@@ -194,7 +194,7 @@ def test_pack_refuses_ambiguous_folders_and_unusable_rounds(
 
 def test_adding_more_rounds_extends_a_node_without_overwriting_files(data: Path, claims: Path, tmp_path: Path) -> None:
     nodes = data / "nodes"
-    first, more = pack_rounds(tmp_path / "a.zip", 1, 2), pack_rounds(tmp_path / "b.zip", 1, 2, 3)
+    first, more = pack_rounds(tmp_path / "a.zip", 1, 2), pack_rounds(tmp_path / "b.zip", 1, 3)
     list(add(first, nodes, claims=claims))
     before = read_tree(nodes)
     lines = list(add(more, nodes, claims=claims))
