@@ -35,13 +35,16 @@ def format_outcomes(folders: Iterable[Path]) -> str:
 
 
 def _node_lines(node: Path) -> Iterable[str]:
-    from contract.node_pack import is_repeat
+    from contract.node_pack import is_repeat, parse_round_file
     from contract.sample_table import read_samples
 
     record, files = read_node(record_path(node)), sorted(node.glob("[!.]*.parquet"))
-    files = [path for path in files if not is_repeat(path.name)]
+    copies = [path for path in files if parse_round_file(path.name) is None]
+    files = [path for path in files if not is_repeat(path.name) and path not in copies]
     counts: Counter[tuple[str, str, bool, str, str]] = Counter()
-    unreadable = []
+    unreadable = [
+        f"{path}: not counted, because its name is not <experiment>.<device>.<round>.parquet" for path in copies
+    ]
     for path in files:
         try:
             table, _ = read_samples(path)

@@ -26,6 +26,7 @@ from report.data.summary import summarise
 from report.dataset import measured
 from report.dataset.declaration import parameter_columns, tables
 from report.dataset.files import table_writer, write_table
+from report.formatting import first_items
 
 # Fewest nodes for which worker processes save time, because each process takes a second or two to start.
 FEWEST_FOR_PROCESSES = 16
@@ -37,7 +38,8 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     """Gather all nodes under `directories` into files in `out`.
 
     The files are the dataset's tables of measurements (as Parquet and, but for samples, CSV), the node records and the
-    refused files. Raises StudyError if no node can be used, and OSError if `out` cannot be written.
+    refused files. The node records are written last, and are missing if a run was killed. Raises StudyError if no node
+    can be used, and OSError if `out` cannot be written.
     """
     folders, refused = find_nodes(directories, allow_synthetic)
     whole = _Batch(refused=refused)
@@ -50,6 +52,8 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
                 whole.add(part)
             gathered = Nodes(whole.nodes, whole.refused)
             gathered.require_nodes(directories)
+            # Written last: without this file, the tables are refused as incomplete.
+            (out / "nodes.json").unlink(missing_ok=True)
         results = _write_results(whole, out)
     print_warnings(gathered)
     nodes = [
@@ -60,13 +64,22 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
         }
         for node in gathered.nodes
     ]
-    write_json(out / "nodes.json", nodes)
     write_json(out / "refused.json", gathered.refused)
+    write_json(out / "nodes.json", nodes)
+    if copies := sorted(path.name for path in out.iterdir() if path.name[0] != "." and path.name not in _written()):
+        print(
+            f"note: {out} also holds {first_items(copies, 3)}: gather wrote no such file, none is read", file=sys.stderr
+        )
     print(
         f"{len(gathered.nodes)} node(s), {samples.rows:,} samples, {whole.ok:,} of {results:,} series ok, "
         f"{len(gathered.refused)} file(s) left out: {out}",
         file=sys.stderr,
     )
+
+
+def _written() -> set[str]:
+    """Return the names of all files that `gather` writes."""
+    return {"nodes.json", "refused.json"} | {f"{name}{suffix}" for name in tables() for suffix in (".parquet", ".csv")}
 
 
 @dataclass

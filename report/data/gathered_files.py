@@ -56,9 +56,9 @@ def read_dataset(
     only: node ids to read (default: all).
     """
     summary = read_summary(folder, ["row", *POINT, *COLUMNS, "protocol"], only)
-    records = read_json(folder / "nodes.json")
+    records = read_json(folder / "nodes.json") if (folder / "nodes.json").exists() else None
     if not isinstance(records, list) or not records:
-        raise StudyError(f"{folder / 'nodes.json'}: names no nodes. Write it with: python -m report gather")
+        raise StudyError(f"{folder / 'nodes.json'}: missing, or names no nodes. Write it with: python -m report gather")
     nodes = []
     for record in records:
         if not only or record["id"] in only:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, count
@@ -16,6 +17,7 @@ import pyarrow.parquet as parquet
 from contract.errors import StudyError
 from contract.files import read_plain_file
 from contract.node import NODE_SCHEMA, PARTIAL, RECORD, read_node, record_path
+from contract.node_pack import MANIFEST
 from contract.node_pack import ROUND as ROUND_FILE
 from contract.sample_table import MOST_BYTES, load_samples
 from contract.schema import escape_line
@@ -40,12 +42,12 @@ class Folder:
     @cached_property
     def first_rounds(self) -> frozenset[tuple[Any, ...]]:
         """RUN column values in the first file."""
-        return _read_runs(self.files[0]) if self.files else frozenset()
+        return frozenset(_count_rows(self.files[0])) if self.files else frozenset()
 
     @cached_property
-    def runs(self) -> dict[Path, frozenset[tuple[Any, ...]]]:
-        """RUN column values in each file."""
-        return {path: _read_runs(path) for path in self.files}
+    def rows_by_run(self) -> dict[Path, Mapping[tuple[Any, ...], int]]:
+        """Rows in each file by RUN column values."""
+        return {path: _count_rows(path) for path in self.files}
 
 
 def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tuple[list[Folder], list[dict[str, str]]]:
@@ -58,17 +60,12 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
     """
     by_id: dict[str, Folder] = {}
     refused: list[dict[str, str]] = []
-    for place in _node_folders(directories, refused):
-        try:
-            record = read_node(record_path(place))
-        except StudyError as fault:
-            refused.append(refusal(record_path(place), str(fault)))
-            continue
+    for place, record in _sort_copies_last(_read_records(directories, refused)):
         if record["origin"] == "synthetic" and not allow_synthetic:
             raise StudyError(f"{place}: synthetic data is for tests only. Remove the folder or measure the node")
         # Put files without a round's name at the end, because they may be copies that sync tools made.
-        files = tuple(sorted(place.glob("[!.]*.parquet"), key=lambda path: (not ROUND_FILE.fullmatch(path.name), path)))
-        folder = Folder(place, record, files, record["id"], _read_pack_digest(place, refused))
+        files = sorted(_visible(place, ".parquet"), key=lambda path: (not ROUND_FILE.fullmatch(path.name), path))
+        folder = Folder(place, record, tuple(files), record["id"], _read_pack_digest(place, refused))
         earlier = _find_earlier(folder, by_id.values())
         if earlier is None:
             free = (f"{folder.file_id}.{number}" for number in count(2))
@@ -87,6 +84,50 @@ def find_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> tu
     return sorted(by_id.values(), key=lambda folder: kinds.index(folder.record["kind"])), refused
 
 
+def _read_records(directories: Sequence[Path], refused: list[dict[str, str]]) -> list[tuple[Path, dict[str, Any]]]:
+    """Return each node folder with its record. Unusable records and further copies are appended to `refused`.
+
+    If RECORD and PARTIAL are both unusable, a copy that a sync tool made is used.
+    """
+    nodes = []
+    for place in _node_folders(directories, refused):
+        own = [path for path in (place / RECORD, place / PARTIAL) if path.exists() or path.is_symlink()]
+        copies = [path for path in _visible(place, ".json") if path.name not in (RECORD, PARTIAL, SIDECAR, MANIFEST)]
+        used: Path | None = None
+        for path in (*(own or [record_path(place)]), *copies):
+            if used and path in own:
+                continue
+            try:
+                record = read_node(path)
+            except StudyError as fault:
+                refused.append(refusal(path, str(fault)))
+                continue
+            if used:
+                refused.append(refusal(path, f"the node's record was already read from {used.name}"))
+            else:
+                used = path
+                nodes.append((place, record))
+    return nodes
+
+
+def _visible(folder: Path, suffix: str) -> list[Path]:
+    """List a folder's files with `suffix`, or with text after it as in `a.parquet~`, sorted. Hidden files are left out.
+
+    Sync tools and editors add such text to the names of copies.
+    """
+    return sorted(path for path in folder.iterdir() if path.name[0] != "." and suffix in path.name.lower())
+
+
+def _sort_copies_last(nodes: Sequence[tuple[Path, dict[str, Any]]]) -> list[tuple[Path, dict[str, Any]]]:
+    """Move each folder that is not named as its node to after the folder beside it that is."""
+    named = {place: at for at, (place, record) in enumerate(nodes) if place.name == record["id"]}
+    keys = [
+        max((at, 0), (named.get(place.with_name(record["id"]), 0), int(place not in named)))
+        for at, (place, record) in enumerate(nodes)
+    ]
+    return [nodes[at] for at in sorted(range(len(nodes)), key=keys.__getitem__)]
+
+
 def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
     """Return the digest of a contributed node's pack; return '' if there is no digest or it is unreadable."""
     try:
@@ -99,7 +140,7 @@ def _read_pack_digest(place: Path, refused: list[dict[str, str]]) -> str:
 def _find_earlier(folder: Folder, folders: Iterable[Folder]) -> tuple[Folder, list[Path]] | None:
     """Return an earlier folder that has rounds in common with `folder`, and the files in `folder` with new rounds.
 
-    Returns None if there is no such earlier folder.
+    A round with more rows than in the earlier folders is new too. Returns None if there is no such earlier folder.
     """
     like = [
         other
@@ -108,11 +149,22 @@ def _find_earlier(folder: Folder, folders: Iterable[Folder]) -> tuple[Folder, li
     ]
     if not like:
         return None
-    own = set().union(*folder.runs.values())
-    known = [set().union(*other.runs.values()) for other in like]
-    same = next((other for other, runs in zip(like, known, strict=True) if runs & own), None)
-    all_known = set().union(*known)
-    return (same, [path for path, runs in folder.runs.items() if not runs or runs - all_known]) if same else None
+    own = set().union(*folder.rows_by_run.values())
+    known = [most_rows(other.rows_by_run.values()) for other in like]
+    same = next((other for other, rows in zip(like, known, strict=True) if rows.keys() & own), None)
+    if same is None:
+        return None
+    most = most_rows(known)
+    new = (path for path, rows in folder.rows_by_run.items() if not rows or any(rows[run] > most[run] for run in rows))
+    return same, list(new)
+
+
+def most_rows(counts: Iterable[Mapping[tuple[Any, ...], int]]) -> Counter[tuple[Any, ...]]:
+    """Return the highest count for each run."""
+    most: Counter[tuple[Any, ...]] = Counter()
+    for rows in counts:
+        most |= Counter(rows)
+    return most
 
 
 def _share_first_round(left: Folder, right: Folder) -> bool:
@@ -121,8 +173,8 @@ def _share_first_round(left: Folder, right: Folder) -> bool:
     return same_kind and bool(left.first_rounds) and left.first_rounds == right.first_rounds
 
 
-def _read_runs(path: Path) -> frozenset[tuple[Any, ...]]:
-    """Return the RUN column values in a file; the set is empty if the file cannot be read.
+def _count_rows(path: Path) -> Mapping[tuple[Any, ...], int]:
+    """Count a file's rows by RUN column values; the result is empty if the file cannot be read.
 
     The statistics in the Parquet footer are used if they suffice, because it is slow to read every file in full.
     """
@@ -133,11 +185,14 @@ def _read_runs(path: Path) -> frozenset[tuple[Any, ...]]:
             statistics = [[group.column(index).statistics for index in columns] for group in groups]
         cells = [cell for group in statistics for cell in group]
         if all(cell is not None and cell.has_min_max and cell.min == cell.max for cell in cells):
-            return frozenset(tuple(cell.min for cell in group) for group in statistics)
+            rows: Counter[tuple[Any, ...]] = Counter()
+            for cells, group in zip(statistics, groups, strict=True):
+                rows[tuple(cell.min for cell in cells)] += group.num_rows
+            return rows
         table = load_samples(path)[0].select(RUN).to_pandas()
     except Exception:
-        return frozenset()  # the error is reported later, when the samples are read
-    return frozenset(table.drop_duplicates().itertuples(index=False, name=None))
+        return {}  # the error is reported later, when the samples are read
+    return Counter(table.itertuples(index=False, name=None))
 
 
 def _node_folders(directories: Iterable[Path], refused: list[dict[str, str]]) -> list[Path]:
@@ -167,7 +222,7 @@ def _is_node(folder: Path, refused: list[dict[str, str]]) -> bool:
     except OSError as fault:
         refused.append(refusal(folder, f"cannot be opened ({fault.strerror})"))
         return False
-    return any(name in (RECORD, PARTIAL) or (name.endswith(".parquet") and name[0] != ".") for name in names)
+    return any(name in (RECORD, PARTIAL) or (".parquet" in name.lower() and name[0] != ".") for name in names)
 
 
 def refusal(path: Path, reason: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,7 +21,7 @@ from contract.node_pack import round_file_name
 from contract.sample_table import SAMPLES, load_encoded, rename_node, to_data_frame, validate
 from contract.schema import escape_line
 from report import ROOT
-from report.data.node_folders import ROUND, Folder, find_nodes, raise_no_nodes, refusal
+from report.data.node_folders import ROUND, Folder, find_nodes, most_rows, raise_no_nodes, refusal
 from report.data.plausibility import faults
 from report.formatting import first_items, node_label
 
@@ -288,7 +289,8 @@ def _validate_each(
 ) -> tuple[pd.DataFrame, list[_File]]:
     """Validate files one by one; return the usable samples and files, and add the other files to `refused`.
 
-    If two files contain the same round, the file whose name is the round's name is used.
+    If two files contain the same round, the file whose name is the round's name is used, unless the other file has more
+    rows from the same process: a copy may be whole, and the round cut off.
     """
     readable: list[tuple[pd.DataFrame, _File]] = []
     for path, table, about in loaded:
@@ -300,7 +302,16 @@ def _validate_each(
             refused.append(refusal(path, f"cannot be read ({type(fault).__name__}: {fault})"))
     good: list[tuple[pd.DataFrame, _File]] = []
     file_of_round: dict[tuple[Any, ...], str] = {}
-    for checked, file in sorted(readable, key=lambda pair: _round_names(pair[0]) != {pair[1][0].name}):
+    rows = [Counter(checked[["run", *ROUND]].itertuples(index=False, name=None)) for checked, _ in readable]
+    most = most_rows(rows)
+    order = sorted(
+        range(len(readable)),
+        key=lambda at: (
+            any(rows[at][run] < most[run] for run in rows[at]),
+            _round_names(readable[at][0]) != {readable[at][1][0].name},
+        ),
+    )
+    for checked, file in map(readable.__getitem__, order):
         try:
             _check_origin(checked, record, file_of_round)
         except StudyError as fault:

@@ -68,7 +68,9 @@ def _refuse_other_folder(out: Path) -> None:
         [out] if out.is_file() else [path for path in (out.iterdir() if out.exists() else ()) if path.name not in own]
     )
     if others:
-        raise StudyError(f"{others[0]}: is in no dataset: name a new folder, because this command replaces {out}")
+        raise StudyError(
+            f"{others[0]}: is in no dataset: move it away, or name a new folder, because this command replaces {out}"
+        )
 
 
 def _copy_measured(data: Path, folder: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from contract.errors import StudyError
 from contract.files import write_json, write_text
 from contract.node import read_node, record_path
+from contract.node_pack import ROUND
 from contract.sample_table import SAMPLES, sample_dictionary
 from report.advice.outcomes import COLUMNS, OUTCOMES
 from report.data.published_records import COUNTS, MEANING, NUMBERS, PUBLISHED, REQUIRED, UNITS, read_published
@@ -76,10 +77,12 @@ def print_faults(folder: Path) -> int:
 
 
 def published_files(folder: Path) -> list[Path]:
-    """List the files of data/ that have a digest, sorted. Hidden files are left out."""
+    """List the files of data/ that have a digest, sorted. Hidden files and copies of rounds are left out."""
     files = (path for name in FOLDERS for path in (folder / name).glob("**/*"))
     plain = [path for path in files if path.is_file() and not path.name.startswith(".") and path.suffix in _MEDIA]
-    return sorted(plain, key=Path.as_posix)
+    return sorted(
+        (path for path in plain if path.suffix != ".parquet" or ROUND.fullmatch(path.name)), key=Path.as_posix
+    )
 
 
 def _resource(folder: Path, path: Path, sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -200,10 +200,19 @@ def test_renamed_copy_counts_once(synthetic: Factory, tmp_path: Path, longer: in
 
 
 @pytest.mark.parametrize(
-    ("name", "complete"),
-    [("{} (conflicted copy)", False), ("Copy of {}", True)],
+    ("name", "cut"),
+    [
+        ("{} (conflicted copy).parquet", "copy"),
+        ("{} (1).parquet", "round"),
+        ("Copy of {}.parquet", ""),
+        ("{} - Copy.parquet", "round"),
+        ("{}.parquet~", "round"),
+        ("{}-2.parquet", "round"),
+        ("{}.sync-conflict-20261128-101112-ABC.parquet", "round"),
+        ("{}.PARQUET.bak", "copy"),
+    ],
 )
-def test_copied_round_never_replaces_the_original(synthetic: Factory, name: str, complete: bool) -> None:
+def test_whole_round_is_read_beside_its_copy(synthetic: Factory, name: str, cut: str) -> None:
     """A copy by a file synchroniser may sort before or after its original (see github.com/pbek/QOwnNotes#1589)."""
     folder = write_node_folder(synthetic)
     record = json.loads((folder / "node.json").read_text())
@@ -211,25 +220,60 @@ def test_copied_round_never_replaces_the_original(synthetic: Factory, name: str,
     (before,) = read_nodes([synthetic.root], True).nodes
     path = folder / "clock.cpu.1.parquet"
     table = parquet.read_table(path)
-    copy = path.with_name(f"{name.format(path.stem)}.parquet")
-    parquet.write_table(table if complete else table.slice(0, len(table) // 4), copy)
+    copy = path.with_name(name.format(path.stem))
+    for file in (path, copy):
+        part = {"copy": copy, "round": path}.get(cut) == file
+        parquet.write_table(table.slice(0, len(table) // 4) if part else table, file)
     nodes = read_nodes([synthetic.root], True)
-    assert nodes.nodes[0].samples.equals(before.samples) and nodes.nodes[0].missing_rounds() == []
+    assert sorted_samples(nodes.nodes[0]) == sorted_samples(before) and nodes.nodes[0].missing_rounds() == []
     (refused,) = nodes.refused
-    assert refused["file"] == str(copy) and refused["reason"].endswith("was already read from clock.cpu.1.parquet")
+    left_out, used = (path, copy) if cut == "round" else (copy, path)
+    assert refused["file"] == str(left_out) and refused["reason"].endswith(f"was already read from {used.name}")
     # A copy without its original is used.
     path.unlink()
     assert read_nodes([synthetic.root], True).nodes[0].missing_rounds() == []
 
 
-def test_copied_node_folder_never_replaces_the_original(synthetic: Factory) -> None:
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [("Copy of {}", "copy"), ("{} (1)", "original"), ("{}-copy", "original"), ("a-{}", "copy"), ("A{}", "original")],
+)
+def test_whole_rounds_are_read_beside_a_copied_folder(synthetic: Factory, name: str, cut: str) -> None:
     folder = write_node_folder(synthetic)
     (before,) = read_nodes([synthetic.root], True).nodes
-    copy = Path(shutil.copytree(folder, folder.with_name(f"Copy of {folder.name}")))
-    path = copy / "clock.cpu.1.parquet"
+    copy = Path(shutil.copytree(folder, folder.with_name(name.format(folder.name))))
+    path = {"copy": copy, "original": folder}[cut] / "clock.cpu.1.parquet"
     parquet.write_table(parquet.read_table(path).slice(0, 1), path)
-    (node,) = read_nodes([synthetic.root], True).nodes
-    assert node.samples.equals(before.samples)
+    nodes = read_nodes([synthetic.root], True)
+    assert [node.id for node in nodes.nodes] == ["node-a"]
+    assert sorted_samples(nodes.nodes[0]) == sorted_samples(before)
+    assert str(copy) in {refusal["file"] for refusal in nodes.refused}
+
+
+def test_copied_record_is_reported_and_used_only_without_the_original(synthetic: Factory) -> None:
+    folder = write_node_folder(synthetic)
+    copy = Path(shutil.copyfile(folder / "node.json", folder / "node (conflicted copy).json"))
+    for damage, line in (
+        (lambda: None, (copy, "was already read from node.json")),
+        (lambda: (folder / "node.json").write_text("{"), (folder / "node.json", "not JSON")),
+        ((folder / "node.json").unlink, (folder / "node.json", "no such file")),
+    ):
+        damage()
+        nodes = read_nodes([synthetic.root], True)
+        (refused,) = nodes.refused
+        assert [node.id for node in nodes.nodes] == ["node-a"] and len(nodes.nodes[0].rounds) == 6
+        assert refused["file"] == str(line[0]) and line[1] in refused["reason"]
+
+
+def test_files_beside_the_tables_are_named_and_not_read(
+    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_node_folder(synthetic)
+    (tmp_path / "results (1).parquet").write_bytes(CUT)
+    gather([synthetic.root], tmp_path, allow_synthetic=True)
+    (note,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert "results (1).parquet" in note and "none is read" in note
+    assert len(read_summary(tmp_path)) == 3
 
 
 @pytest.mark.parametrize("batch", [1, 8])
