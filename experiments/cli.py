@@ -188,6 +188,7 @@ def _probe(arguments: argparse.Namespace) -> int:
         print(node_id(*hardware.identity(arguments.out)))
         return 0
 
+    _print_clock_note()
     hardware.refuse_partial_allocation()
     # Clean the environment before any import, so that libraries choose the same settings as in a measuring process.
     with worker_environment.clean_environment_applied():
@@ -207,6 +208,14 @@ def _probe(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _print_clock_note() -> None:
+    """Print a note to stderr if the clock shows an unlikely date. Raises StudyError for an impossible date."""
+    from contract.study_dates import check_clock
+
+    if text := check_clock():
+        print(f"note: {text}", file=sys.stderr)
+
+
 def _doctor(arguments: argparse.Namespace) -> int:
     from experiments.doctor import Level, examine, findings_json, format_findings
 
@@ -223,6 +232,7 @@ def _preflight(arguments: argparse.Namespace) -> int:
     from experiments.lock import node_lock
     from experiments.preflight import make_preflight
 
+    _print_clock_note()
     trial = make_preflight(
         arguments.preset, arguments.plan, arguments.device, arguments.minutes, arguments.log, started
     )
@@ -243,6 +253,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise StudyError(
             f"--out {arguments.out}: samples are written as Parquet: choose a file name that ends in .parquet"
         )
+    _print_clock_note()
     job, preset, plan = _find_job(arguments)
     node = _same_machine(arguments.node) if arguments.node else node_id(*hardware.identity())
     # Fail before measuring if the file cannot be written.
@@ -283,6 +294,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from experiments import hardware, plan, worker_processes
     from experiments.sweep import preset_path, read_preset
 
+    _print_clock_note()
     _load_user_models(arguments.models)
     preset, source = read_preset(arguments.preset), str(preset_path(arguments.preset))
     devices = _read_devices(arguments.node)

@@ -9,6 +9,7 @@ from contract.files import atomic_path, read_plain_file
 from contract.node import RECORD, missing_rounds, read_node, record_path
 from contract.node_pack import MOST_BYTES, ROUND, check_round, is_repeat, make_archive, make_manifest
 from contract.sample_table import read_samples
+from contract.study_dates import impossible_date
 
 NODES = Path("results/nodes")
 # Message with the user's next steps. The issue form that it names is .github/ISSUE_TEMPLATE/hand-in-a-node.yml.
@@ -47,14 +48,18 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
         raise StudyError(f"{place}: contains no round yet: there is nothing to pack")
     files = {record.name: read_plain_file(record, MOST_BYTES)}
     manifest = make_manifest(files)
+    if fault := impossible_date(read_node(record)):
+        raise StudyError(f"{record}: {fault}")
     for path in rounds:
         if not ROUND.fullmatch(path.name):
             raise StudyError(
                 f"{path}: the name is not <experiment>.<device>.<round>[-<attempt>].parquet: rename the file, or move "
                 "it away"
             )
-        table, _ = read_samples(path)
+        table, about = read_samples(path)
         check_round(path)
+        if fault := impossible_date(about):
+            raise StudyError(f"{path}: {fault}")
         if strangers := set(table["node"]) - {manifest["node"]}:
             raise StudyError(f"{path}: the round belongs to {min(strangers)}, not to {manifest['node']}: move it away")
         files[path.name] = read_plain_file(path, MOST_BYTES)

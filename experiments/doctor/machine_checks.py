@@ -5,6 +5,7 @@ A check returns None if the system does not provide the data for the check.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import socket
@@ -16,6 +17,9 @@ from pathlib import Path
 
 import psutil
 
+from contract.errors import StudyError
+from contract.node import utc_time
+from contract.study_dates import check_clock
 from experiments import counters, hardware, machine_state
 from experiments.counters import Totals, read_number
 from experiments.doctor.finding import Finding, note, ok, warning
@@ -44,6 +48,8 @@ CONNECT_S = 2.0
 _ROOM_BYTES = 2**30
 # With these drivers, the hardware controls the clock: even "powersave" reaches the highest clock under load.
 _ACTIVE = ("intel_pstate", "amd-pstate-epp")
+# Result from adjtimex (TIME_ERROR) if no time server sets the clock.
+_UNSYNCHRONIZED = 5
 # The kernel's clock sources that a process can read without a system call.
 _FAST = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 
@@ -189,6 +195,32 @@ def clock_source(root: Path) -> Finding | None:
         mend = f"echo tsc | sudo tee /{folder.relative_to(root)}/current_clocksource"
     why = "Each clock reading needs a system call and takes a microsecond or more."
     return warning("clock source", source, why, mend)
+
+
+def date(synchronized: bool | None) -> Finding:
+    """Check the date on the clock. synchronized: True if a time server sets the clock; None if unknown."""
+    seen = (
+        f"{utc_time()[:10]}{'' if synchronized is None else ', synchronized' if synchronized else ', not synchronized'}"
+    )
+    mend = "sudo timedatectl set-ntp true"
+    try:
+        fault = check_clock()
+    except StudyError as impossible:
+        fault = str(impossible)
+    if fault:
+        return warning("date", seen, f"{fault.partition(':')[0]}: rounds with wrong dates are refused.", mend)
+    if synchronized is False:
+        return note("date", seen, "If the date is ahead, the node is refused when it is handed in.", mend)
+    return ok("date", seen)
+
+
+def is_synchronized() -> bool | None:
+    """Return if a time server sets this system's clock; None if the system does not tell."""
+    try:
+        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
+    except (AttributeError, OSError, TypeError):
+        return None
+    return None if state < 0 else state != _UNSYNCHRONIZED
 
 
 # ------------------------------------------------------------------ checks of other processes, memory, power and disk
@@ -356,6 +388,7 @@ def examine(root: Path, results: Path) -> list[Finding | None]:
         disk_space(shutil.disk_usage(place).free, str(results)),
         loopback(connect_to_self()),
         processor_facts(about.get("unknown", [])),
+        date(is_synchronized()),
         *(check(root) for check in (governor, boost, heat, quota, numa, clock_source)),
         affinity(allowed, cores, root),
         kinds_of_cores(root, allowed),

@@ -6,10 +6,8 @@ The limits are published figures from `data/reference`, or follow from the round
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
@@ -18,8 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from contract.errors import StudyError
-from contract.node import utc_time
 from contract.operation_counts import FLOP
+from contract.study_dates import impossible_date
 from report.data.gpu_specs import find_gpu, gpu_specs
 from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import format_number
@@ -46,11 +44,6 @@ CLOCKS_AGREE, CLOCKS_AGREE_S = 1.1, 0.5
 LEAST_SHARE = 0.05
 # Maximum ratio between the counted work of two rounds, because libraries may choose another algorithm in another round.
 SAME_WORK = 1.1
-# A date is in the future if it is more than these seconds ahead of this machine's clock, which may be wrong.
-AHEAD_S = 86_400.0
-# Time at which this check was written. If this machine's clock shows an earlier time, the clock is wrong, and dates are
-# not checked.
-WRITTEN = datetime(2026, 11, 22, tzinfo=UTC).timestamp()
 FLOPS_PER_CYCLE, MATRIX, MATRIX_INT8 = "avx512.fp32_flop_per_cycle", "amx.bf16_flop_per_cycle", "amx.int8_ops_per_cycle"
 OUTER, CACHE, CLOCK = "sme.fp32_flop_per_cycle", "zen5.l1_bytes_per_cycle", "cpu.highest_clock_hz"
 MEMORY, GPU, GPU_MEMORY = "vera.memory_bytes_per_s", "mi355x.bf16_flops", "mi355x.memory_bytes_per_s"
@@ -118,17 +111,7 @@ def _device_faults(record: Mapping[str, Any], table: pd.DataFrame) -> list[Fault
 
 
 def _date_faults(record: Mapping[str, Any], rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
-    if time.time() < WRITTEN:
-        return []
-    latest = utc_time(-AHEAD_S)
-    faults = []
-    keys = ("started_utc", "ended_utc")
-    for at, about in enumerate(rounds):
-        dates = {f"{key} {source[key]}" for source in (about, record) for key in keys if key in source}
-        ahead = sorted(date for date in dates if date.split()[1] > latest)
-        if ahead:
-            faults.append((at, f"{ahead[0]} lies in the future: set the machine's clock and measure again"))
-    return faults
+    return [(at, fault) for at, about in enumerate(rounds) if (fault := impossible_date(about, record))]
 
 
 def _clock_faults(table: pd.DataFrame) -> list[Fault]:

@@ -188,6 +188,12 @@ def test_pack_refuses_ambiguous_folders_and_unusable_rounds(
     ):
         assert why in with_round(name, content)
     shutil.rmtree(other_node)
+    dated = copy_node(other_node, ["clock.cpu.1"], ended_utc="1970-01-01T00:00:00Z")
+    assert "clock.cpu.1.parquet: ended_utc 1970-01-01T00:00:00Z lies before" in pack_error("results/nodes/other")
+    record = json.loads((dated / "node.json").read_text())
+    (dated / "node.json").write_text(json.dumps({**record, "started_utc": "2970-01-01T00:00:00Z"}))
+    assert "node.json: started_utc 2970-01-01T00:00:00Z lies in the future" in pack_error("results/nodes/other")
+    shutil.rmtree(other_node)
     assert experiments(["pack"]) == 0
     assert (tmp_path / "results" / f"{PUBLISHED.name}.zip").is_file()
 

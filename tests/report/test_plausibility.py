@@ -108,6 +108,7 @@ def test_implausible_rounds_are_refused_with_figure_and_limit(
         ({"timed_s": 1e-3}, "its samples come to"),
         ({"wall_s": 1.0}, "warming up and timing come to"),
         ({"ended_utc": "2970-01-01T00:00:00Z"}, "ended_utc 2970-01-01T00:00:00Z lies in the future"),
+        ({"started_utc": "1970-01-01T00:00:00Z"}, "lies before the study's first version"),
         ({"wall_s": -1.0}, "wall_s: -1.0 is less than the minimum of 0"),
         ({"seed": "x" * 10_000}, "seed: 'xxx"),
         ({"more": 1}, "more: unknown key"),
