@@ -25,7 +25,7 @@ from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import first_items, format_count, with_unit
 from report.judging.judge import CLAIMS, judge
 from report.outcomes import HERE, OTHERS
-from report.publish import write_published
+from report.publish import is_listed, write_published
 
 # At most this many shifted estimates are listed.
 _MOST_SHIFTS = 6
@@ -51,6 +51,9 @@ def add(path: Path, nodes: Path, dry_run: bool = False, claims: Path = CLAIMS) -
         folder = next((item for item in folders if any(file.parent == staged for file in item.files)), None)
         if folder is None:
             yield f"{pack.record['id']}: all its rounds are in {nodes} already: there is nothing to add."
+            if not dry_run and not is_listed(nodes.parent):
+                # An earlier `add` was killed before it wrote the lists.
+                yield f"{write_published(nodes.parent)} lists it."
             return
         node = _check_node(folder, staged, where)
         after = _gather_dataset([nodes, staged], Path(scratch) / "after")

@@ -66,7 +66,7 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     ]
     write_json(out / "refused.json", gathered.refused)
     write_json(out / "nodes.json", nodes)
-    if copies := sorted(path.name for path in out.iterdir() if path.name[0] != "." and path.name not in _written()):
+    if copies := sorted(path.name for path in out.iterdir() if path.name[0] != "." and path.name not in _file_names()):
         print(
             f"note: {out} also holds {first_items(copies, 3)}: gather wrote no such file, none is read", file=sys.stderr
         )
@@ -77,7 +77,7 @@ def gather(directories: Sequence[Path], out: Path, allow_synthetic: bool = False
     )
 
 
-def _written() -> set[str]:
+def _file_names() -> set[str]:
     """Return the names of all files that `gather` writes."""
     return {"nodes.json", "refused.json"} | {f"{name}{suffix}" for name in tables() for suffix in (".parquet", ".csv")}
 

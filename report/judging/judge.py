@@ -97,9 +97,11 @@ def judge(
         "replaced": replaced_rows,
         "counterparts": counterpart_rows,
     }
-    write_json(out, document, in_lines=True)
+    # The document is written last: without it, nothing reads the files beside it.
+    out.unlink(missing_ok=True)
     write_json(out.with_name("verdicts.schema.json"), verdicts.verdict_schema())
     _write_csv(out.with_suffix(".csv"), judged)
+    write_json(out, document, in_lines=True)
     return document
 
 

@@ -44,7 +44,8 @@ def write_downloads(report: Path, verdicts: Path, dataset: Path, previous: Path 
         name = f"{site_paths.DATASET}/{path.relative_to(dataset).as_posix()}"
         _copy(path, report / name)
         written.append(name)
-    for source, name in ((verdicts, site_paths.VERDICTS), (verdicts.with_suffix(".csv"), site_paths.VERDICTS_TABLE)):
+    # The document goes last: a release compares its time with the verdicts.
+    for source, name in ((verdicts.with_suffix(".csv"), site_paths.VERDICTS_TABLE), (verdicts, site_paths.VERDICTS)):
         _copy(source, report / name)
     write_editions(report / site_paths.EDITIONS, editions)
     write_text(report / _NO_TEMPLATES, "")

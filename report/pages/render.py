@@ -140,6 +140,7 @@ def render(
         files = _move_outputs(scratch, out, names, earlier)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    write_json(out / site_paths.FAILURES, failures.as_json)
     write_json(
         out / "render.json",
         {
@@ -158,7 +159,6 @@ def render(
             "files": files,
         },
     )
-    write_json(out / site_paths.FAILURES, failures.as_json)
     return failures
 
 

@@ -6,12 +6,13 @@ property `unit` is our extension.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
-from contract.files import write_json, write_text
+from contract.files import read_json, write_json, write_text
 from contract.node import read_node, record_path
 from contract.node_pack import ROUND
 from contract.sample_table import SAMPLES, sample_dictionary
@@ -69,17 +70,43 @@ def write_published(folder: Path) -> Path:
 
 
 def print_faults(folder: Path) -> int:
-    """Print each file of data/ that differs from its digest; return 1 if there are any. Raises StudyError."""
+    """Print each fault of the lists of data/; return 1 if there are any. Raises StudyError."""
     files = published_files(folder)
-    faults = list(digest_faults(folder, files))
+    faults = list(_list_faults(folder, files))
     print("\n".join(faults) or f"{folder}: {len(files)} files, all as their digests say")
+    if faults:
+        print("If these files are right, list them anew: python -m report datapackage")
     return 1 if faults else 0
+
+
+def is_listed(folder: Path) -> bool:
+    """Tell if both lists of data/ describe its files."""
+    try:
+        return not any(_list_faults(folder, published_files(folder)))
+    except StudyError:
+        return False
+
+
+def _list_faults(folder: Path, files: Sequence[Path]) -> Iterator[str]:
+    """Yield a line per file that differs from SHA256SUMS, and a line if datapackage.json describes other files.
+
+    Raises StudyError if a list is missing or unreadable.
+    """
+    yield from digest_faults(folder, files)
+    listed = {item.get("path"): item.get("hash") for item in read_json(folder / _PACKAGE).get("resources", ())}
+    if listed != {path.relative_to(folder).as_posix(): f"sha256:{digest(path)}" for path in files}:
+        yield f"{_PACKAGE}: describes other files than {SUMS} lists"
 
 
 def published_files(folder: Path) -> list[Path]:
     """List the files of data/ that have a digest, sorted. Hidden files and copies of rounds are left out."""
     files = (path for name in FOLDERS for path in (folder / name).glob("**/*"))
-    plain = [path for path in files if path.is_file() and not path.name.startswith(".") and path.suffix in _MEDIA]
+    hidden = re.compile(r"(^|/)\.")
+    plain = [
+        path
+        for path in files
+        if path.suffix in _MEDIA and path.is_file() and not hidden.search(path.relative_to(folder).as_posix())
+    ]
     return sorted(
         (path for path in plain if path.suffix != ".parquet" or ROUND.fullmatch(path.name)), key=Path.as_posix
     )

@@ -50,15 +50,19 @@ def release_edition(verdicts: Path, data: Path, report: Path, number: int | None
     verdicts: the rendered verdicts.json.
     data: folder written by `report gather`.
     report: folder written by `report render` and `report site`.
-    number: edition number; None takes the newest number plus one.
+    number: edition number; None takes the newest number plus one, or the newest number if that edition is from HEAD,
+    because an earlier run was killed before it wrote the README.
     into: parent folder of all editions.
 
     Raises StudyError if the edition exists, if the data are not measured, if files have uncommitted changes, if the
     verdicts are from another commit than HEAD, if the report is from other verdicts, or if the linter finds a fault.
     """
     document = read_verdicts(verdicts)
-    number = (newest_edition(into) or 0) + 1 if number is None else number
-    folder = into / str(number)
+    newest = newest_edition(into) or 0
+    folder = into / str(newest + 1 if number is None else number)
+    if newest and number in (None, newest) and _is_from(into / str(newest), document):
+        return into / str(newest)
+    number = int(folder.name)
     if number < 1 or folder.exists():
         raise StudyError(f"{folder}: editions are numbered from 1 and never overwritten: choose another number")
     if document["origin"] != "measured":
@@ -69,6 +73,8 @@ def release_edition(verdicts: Path, data: Path, report: Path, number: int | None
     if faults:
         raise StudyError(f"{report}: the linter finds {len(faults)} fault(s), first: {faults[0]}")
     into.mkdir(parents=True, exist_ok=True)
+    for stale in into.glob(".release-*"):
+        shutil.rmtree(stale, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(dir=into, prefix=".release-"))
     try:
         shutil.copytree(report, scratch, ignore=_ignore_unarchived(report), dirs_exist_ok=True)
@@ -81,6 +87,11 @@ def release_edition(verdicts: Path, data: Path, report: Path, number: int | None
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     return folder
+
+
+def _is_from(edition: Path, document: Mapping[str, Any]) -> bool:
+    """Tell if an edition was released from the verdicts' commit, whose data are the same."""
+    return bool(read_json(edition / RECORD)["commit"] == str(document["commit"]).removesuffix("+"))
 
 
 def _check_site(report: Path, document: Mapping[str, Any]) -> None:

@@ -34,6 +34,7 @@ from report.pages.editions.edition_release import (
     record_in_current_words,
     write_readme,
 )
+from tests.kills import killed_states, restore
 from tests.report.pages.edition_files import Study, stand_in_report
 
 
@@ -84,11 +85,30 @@ def test_release_records_files_machines_and_commit(
 
 def test_editions_are_never_overwritten(release: Callable[..., Path]) -> None:
     before = {path: path.read_bytes() for path in release().rglob("*") if path.is_file()}
-    assert release().name == "2" and release(7).name == "7" and release().name == "8"
+    assert release().name == "1" and release(7).name == "7" and release().name == release(7).name == "7"
     for number in (1, 0, -1):
         with pytest.raises(StudyError, match="never overwritten"):
             release(number)
     assert all(path.read_bytes() == content for path, content in before.items())
+
+
+def test_killed_release_is_completed_by_the_same_command(release: Callable[..., Path], tmp_path: Path) -> None:
+    readme = tmp_path / "editions" / "README.md"
+    readme.parent.mkdir()
+    readme.write_text(f"{BEGIN}\nold\n{END}\n", encoding="utf-8")
+
+    def publish() -> None:
+        write_readme(read_record(release()), readme)
+
+    states = killed_states(tmp_path / "editions", tmp_path / "states", publish, ["os.rename", "os.mkdir"])
+    files = readme, readme.with_name("1") / edition_release.RECORD
+    whole = [path.read_bytes() for path in files]
+    assert len(states) > 5
+    for state in (states[3], *states[-2:]):
+        restore(state, tmp_path / "editions")
+        publish()
+        assert {path.name for path in (tmp_path / "editions").iterdir()} == {"README.md", "1"}
+        assert [path.read_bytes() for path in files] == whole
 
 
 def test_links_in_a_released_edition_resolve(
