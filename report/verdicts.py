@@ -348,3 +348,10 @@ def read_verdicts(path: Path) -> dict[str, Any]:
     except msgspec.ValidationError as fault:
         raise StudyError(f"{path}: {fault}. {again}") from None
     return document
+
+
+def threshold_ends(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return both ends of a verdict's threshold; they are equal unless the threshold is a range."""
+    threshold = verdict["threshold"]
+    low, high = threshold if isinstance(threshold, list) else (threshold, threshold)
+    return {"threshold_low": low, "threshold_high": high}

@@ -40,7 +40,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. key: columns that identify a row. csv: True if it is also written as CSV."""
+    """A table. key: columns that identify a row. csv: True if it is also written as CSV.
+
+    parameters: True if parameter columns follow the declared ones. csv_parameters: True if the CSV has them too.
+    """
 
     name: str
     title: str
@@ -48,10 +51,15 @@ class Table:
     columns: tuple[Column, ...]
     csv: bool = True
     parameters: bool = False
+    csv_parameters: bool = True
 
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    def csv_names(self, names: Iterable[str]) -> list[str]:
+        """Return those of the Parquet file's column names that the CSV has."""
+        return [name for name in names if self.csv_parameters or name in self.names]
 
     def schema(self, parameters: Iterable[Column] = ()) -> arrow.Schema:
         """Return the Arrow schema. parameters: columns to append if the table has parameter columns."""
@@ -76,6 +84,7 @@ def tables() -> Mapping[str, Table]:
             tuple(Column(column, **about) for column, about in entry["columns"].items()),
             entry.get("csv", True),
             entry.get("parameters", False),
+            entry.get("csv_parameters", True),
         )
         for name, entry in declared.items()
     }

@@ -7,29 +7,35 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import polars as pl
 import pyarrow as arrow
-from pyarrow import compute, csv, parquet
+from pyarrow import parquet
 
 from contract.files import atomic_path
 from report.dataset.declaration import Column, Table, tables
 
-# Beginnings of a text that a spreadsheet takes for a formula.
-_FORMULA = r"^[=+@\t\r-]"
+# Beginnings of texts that a spreadsheet takes for a formula, and an apostrophe.
+_FORMULA = r"^[=+@\t\r'\x{ff1d}\x{ff0b}\x{ff20}\x{ff0d}-]"
+# Texts that spreadsheets, pandas or polars take for a number, a truth value or a missing value by their defaults.
+_NUMBER = r"^\s*([0-9][0-9,_' ]*\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*%?\s*$"
+_WORD = (
+    r"^\s*((?i:true|false|inf|infinity|nan)|NA|N/A|n/a|NULL|null|None|<NA>|\#N/A|\#N/A N/A|\#NA|1\.\#(IND|QNAN))\s*$"
+)
+# A reader tells a column's type from its first rows, polars from 100. Rows after LEAD that hold a column's first value
+# are moved to the beginning.
+LEAD = 20
+_AT = "row number"
 
 
 @dataclass
 class Writer:
-    """Writer that appends pieces of a table to a Parquet file and, unless `lines` is None, to a CSV file."""
+    """Writer that appends pieces of a table to a Parquet file."""
 
     table: parquet.ParquetWriter
-    lines: csv.CSVWriter | None
     rows: int = 0
 
     def write(self, piece: arrow.Table) -> None:
-        piece = piece.cast(self.table.schema)
-        self.table.write_table(piece)
-        if self.lines:
-            self.lines.write_table(escape_formulas(piece))
+        self.table.write_table(piece.cast(self.table.schema))
         self.rows += len(piece)
 
 
@@ -41,15 +47,12 @@ def table_writer(folder: Path, name: str, parameters: Iterable[Column] = ()) -> 
     """
     table = tables()[name]
     schema = table.schema(parameters)
-    with (
-        atomic_path(folder / f"{name}.parquet") as whole,
-        parquet.ParquetWriter(whole, schema, compression="zstd", compression_level=9) as file,
-    ):
-        if not table.csv:
-            yield Writer(file, None)
-            return
-        with atomic_path(folder / f"{name}.csv") as text, csv.CSVWriter(text, schema) as lines:
-            yield Writer(file, lines)
+    with atomic_path(folder / f"{name}.parquet") as whole:
+        with parquet.ParquetWriter(whole, schema, compression="zstd", compression_level=9) as file:
+            yield Writer(file)
+        if table.csv:
+            with atomic_path(folder / f"{name}.csv") as text:
+                write_csv(pl.scan_parquet(whole).select(table.csv_names(schema.names)), text)
 
 
 def write_table(folder: Path, name: str, rows: arrow.Table, parameters: Iterable[Column] = ()) -> None:
@@ -58,17 +61,27 @@ def write_table(folder: Path, name: str, rows: arrow.Table, parameters: Iterable
         writer.write(rows)
 
 
-def escape_formulas(table: arrow.Table) -> arrow.Table:
-    """Put an apostrophe before texts that a spreadsheet would run as a formula; replace carriage returns by spaces."""
-    for at, field in enumerate(table.schema):
-        if field.type != arrow.string():
-            continue
-        texts = compute.replace_substring(table.column(at), "\r", " ")
-        risky = compute.match_substring_regex(texts, _FORMULA)
-        if compute.any(risky).as_py():
-            texts = compute.if_else(risky, compute.binary_join_element_wise("'", texts, ""), texts)
-        table = table.set_column(at, field, texts)
-    return table
+def write_csv(rows: pl.LazyFrame, path: Path) -> None:
+    """Write rows as CSV that pandas and polars read by their defaults as the types that the columns have.
+
+    Texts that they or a spreadsheet would read as another type or as a formula get an apostrophe. The rows keep their
+    order, but for rows after LEAD that hold a column's first value. Raises OSError.
+    """
+    schema = rows.collect_schema()
+    numbers = [name for name, kind in schema.items() if kind != pl.String]
+    texts = [name for name in schema if name not in numbers]
+    firsts = rows.select(pl.col(numbers).is_not_null().arg_max()).collect().rows()
+    lead = sorted({at for row in firsts for at in row if at and at >= LEAD})
+    indexed = rows.with_columns(map(escape_text, texts)).with_row_index(_AT)
+    moved = pl.col(_AT).is_in(lead)
+    pl.concat([indexed.filter(moved), indexed.filter(~moved)]).drop(_AT).sink_csv(path, quote_style="necessary")
+
+
+def escape_text(column: str) -> pl.Expr:
+    """Put an apostrophe before the texts in a column that programs misread; replace carriage returns by spaces."""
+    text = pl.col(column).str.replace_all("\r", " ", literal=True)
+    risky = text.str.contains("|".join((_FORMULA, _NUMBER, _WORD)))
+    return pl.when(risky).then(pl.concat_str(pl.lit("'"), text)).otherwise(text).alias(column)
 
 
 def columns_of(folder: Path, table: Table) -> list[Column]:

@@ -13,6 +13,7 @@ from report import verdict_sentences
 from report.data.row_ranges import parse_ranges
 from report.dataset.declaration import dataset_unit
 from report.formatting import case_nodes, verdict_case_name
+from report.verdicts import threshold_ends
 
 Row = dict[str, Any]
 # Labels that name evidence. The id of a cell leaves them out, so that it stays when evidence is added.
@@ -27,15 +28,12 @@ def claim_rows(document: Mapping[str, Any]) -> list[Row]:
 
 def _claim_row(verdict: Mapping[str, Any]) -> Row:
     outcomes = [case["outcome"] for case in verdict["cases"]]
-    threshold = verdict["threshold"]
-    ends = threshold if isinstance(threshold, list) else [threshold, threshold]
     return {
         **verdict,
         "claim_id": verdict["id"],
         "tier": verdict["evidence_tier"],
         "unit": dataset_unit(verdict["unit"] or "", verdict["quantity"] or ""),
-        "threshold_low": ends[0],
-        "threshold_high": ends[-1],
+        **threshold_ends(verdict),
         "rule": verdict_sentences.rules_text(verdict["parts"]),
         "cells": len(outcomes),
         "cells_supporting": outcomes.count("supports"),

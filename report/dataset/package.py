@@ -166,23 +166,25 @@ def _resources(folder: Path, table: Table) -> Iterable[dict[str, Any]]:
             "mediatype": media,
             **({"encoding": "utf-8", "bytes": path.stat().st_size} if suffix == "csv" else {}),
             "hash": f"sha256:{digest(path)}",
-            "schema": _schema(folder, table, references=suffix == "parquet"),
+            "schema": _schema(folder, table, suffix),
         }
 
 
-def _schema(folder: Path, table: Table, references: bool) -> dict[str, Any]:
+def _schema(folder: Path, table: Table, suffix: str) -> dict[str, Any]:
     foreign_keys = [
         {
             "fields": [column.name],
             "reference": {"resource": column.refers.partition(".")[0], "fields": [column.refers.partition(".")[2]]},
         }
         for column in table.columns
-        if column.refers and references and column.name in table.key
+        if column.refers and suffix == "parquet" and column.name in table.key
     ]
     nulls = columns_with_nulls(folder / f"{table.name}.parquet")
+    columns = {column.name: column for column in columns_of(folder, table)}
+    names = table.csv_names(columns) if suffix == "csv" else list(columns)
     return {
         "$schema": f"{PROFILE}/tableschema.json",
-        "fields": [_field(column, column.name in table.key, nulls) for column in columns_of(folder, table)],
+        "fields": [_field(columns[name], name in table.key, nulls) for name in names],
         "primaryKey": list(table.key),
         **({"foreignKeys": foreign_keys} if foreign_keys else {}),
     }

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import polars as pl
 from msgspec import to_builtins
 
 from contract.errors import StudyError
@@ -21,6 +21,8 @@ from report.compared_estimates import row_name
 from report.data.dataset import Dataset
 from report.data.node_reader import Node
 from report.data.reference_figures import source_record
+from report.dataset.declaration import dataset_unit
+from report.dataset.files import write_csv
 from report.findings import finding_and_part
 from report.formatting import case_nodes
 from report.judging.claim_files import ARTICLES, Change, Claim, read_claims
@@ -44,10 +46,12 @@ _DECLARED = (
 )  # fmt: skip
 # Fields to copy from the representative part to the claim's verdict.
 _OF_PART = ("quantity", "unit", "estimate", "low", "high", "threshold", "threshold_why")
-_CSV = (
-    "id", "article", "section", "kind", "verdict", "finding", "quantity", "estimate", "low", "high", "unit",
-    "threshold", "evidence_tier", "decided_on", "version",
-)  # fmt: skip
+_CSV = {
+    **dict.fromkeys(("id", "article", "section", "kind", "verdict", "finding", "quantity"), pl.String),
+    **dict.fromkeys(("estimate", "low", "high"), pl.Float64), "unit": pl.String,
+    **dict.fromkeys(("threshold_low", "threshold_high"), pl.Float64),
+    **dict.fromkeys(("evidence_tier", "decided_on"), pl.String), "version": pl.Int64,
+}  # fmt: skip
 
 
 # The code reads labels one value at a time, which takes longer if pandas stores the strings in Arrow than in Python.
@@ -310,8 +314,15 @@ def _node_record(node: Node, data: Dataset, statuses: dict[str, int]) -> dict[st
     }
 
 
-def _write_csv(path: Path, verdicts: Sequence[dict[str, Any]]) -> None:
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, _CSV, extrasaction="ignore")
-        table.writeheader()
-        table.writerows(verdicts)
+def _write_csv(path: Path, judged: Sequence[dict[str, Any]]) -> None:
+    rows = [
+        {
+            **verdict,
+            **verdicts.threshold_ends(verdict),
+            "unit": dataset_unit(verdict["unit"] or "", verdict["quantity"] or ""),
+        }
+        for verdict in judged
+    ]
+    table = pl.DataFrame([{name: row[name] for name in _CSV} for row in rows], schema=_CSV)
+    with atomic_path(path) as temporary:
+        write_csv(table.lazy(), temporary)

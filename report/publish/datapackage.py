@@ -88,11 +88,14 @@ def is_listed(folder: Path) -> bool:
 
 
 def _list_faults(folder: Path, files: Sequence[Path]) -> Iterator[str]:
-    """Yield a line per file that differs from SHA256SUMS, and a line if datapackage.json describes other files.
+    """Yield a line per file that differs from SHA256SUMS, else a line if datapackage.json describes other files.
 
     Raises StudyError if a list is missing or unreadable.
     """
-    yield from digest_faults(folder, files)
+    faults = list(digest_faults(folder, files))
+    yield from faults
+    if faults:
+        return
     listed = {item.get("path"): item.get("hash") for item in read_json(folder / _PACKAGE).get("resources", ())}
     if listed != {path.relative_to(folder).as_posix(): f"sha256:{digest(path)}" for path in files}:
         yield f"{_PACKAGE}: describes other files than {SUMS} lists"
