@@ -7,8 +7,17 @@ from pathlib import Path
 from contract.errors import StudyError
 from contract.files import atomic_path, read_plain_file
 from contract.node import RECORD, missing_rounds, read_node, record_path
-from contract.node_pack import MOST_BYTES, ROUND, check_round, is_repeat, make_archive, make_manifest
-from contract.sample_table import read_samples
+from contract.node_pack import (
+    MOST_BYTES,
+    ROUND,
+    ROUND_COLUMNS,
+    check_round,
+    is_repeat,
+    make_archive,
+    make_manifest,
+    round_file_name,
+)
+from contract.sample_table import load_samples, read_samples
 from contract.study_dates import impossible_date
 
 NODES = Path("results/nodes")
@@ -52,10 +61,7 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
         raise StudyError(f"{record}: {fault}")
     for path in rounds:
         if not ROUND.fullmatch(path.name):
-            raise StudyError(
-                f"{path}: the name is not <experiment>.<device>.<round>[-<attempt>].parquet: rename the file, or move "
-                "it away"
-            )
+            raise StudyError(f"{path}: {_describe_misnamed(path)}")
         table, about = read_samples(path)
         check_round(path)
         if fault := impossible_date(about):
@@ -71,6 +77,21 @@ def pack_node(folder: Path, out: Path | None = None) -> str:
     with atomic_path(target) as temporary:
         temporary.write_bytes(archive)
     return _describe_pack(target, len(archive), record, [path.name for path in rounds if not is_repeat(path.name)])
+
+
+def _describe_misnamed(path: Path) -> str:
+    """Tell what to do with a file whose name is not a round's, such as a copy that a sync tool made."""
+    fault = "the name is not <experiment>.<device>.<round>[-<attempt>].parquet: rename the file, or move it away"
+    try:
+        contents = load_samples(path)[0]
+        rounds = contents.select(ROUND_COLUMNS).to_pandas().drop_duplicates()
+        (name,) = {round_file_name(*row) for row in rounds.itertuples(index=False, name=None)}
+        other = load_samples(path.with_name(name))[0]
+    except (StudyError, ValueError):
+        return fault
+    if len(contents) > len(other):
+        return f"has {len(contents)} samples, and {name} only {len(other)} of that round: rename it to {name}"
+    return f"is a copy of {name}: move it away"
 
 
 def _describe_pack(target: Path, size: int, record: Path, rounds: list[str]) -> str:

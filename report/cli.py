@@ -87,7 +87,12 @@ def parser() -> argparse.ArgumentParser:
     adding = commands.add_parser(
         "add", parents=[claims], help="check a contributed pack, print the verdicts that it changes, and add its node"
     )
-    adding.add_argument("pack", type=parse_path, metavar="FILE", help="file from `python -m experiments pack`")
+    adding.add_argument(
+        "pack",
+        type=parse_path,
+        metavar="FILE",
+        help="file from `python -m experiments pack`, or that file unpacked into a folder",
+    )
     adding.add_argument("--dry-run", action="store_true", help="print the changed verdicts, but add nothing")
     adding.add_argument(
         "--nodes", type=parse_path, default=Path("data/nodes"), metavar="DIR", help="default: data/nodes"

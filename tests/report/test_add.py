@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as parquet
 import pytest
 
 from contract.errors import StudyError, run_command
@@ -187,6 +188,15 @@ def test_pack_refuses_ambiguous_folders_and_unusable_rounds(
         ("clock.cpu.1.parquet", b"PAR1", "clock.cpu.1.parquet: cannot be read as Parquet"),
     ):
         assert why in with_round(name, content)
+    shutil.rmtree(other_node)
+    original = copy_node(other_node, ["clock.cpu.1"]) / "clock.cpu.1.parquet"
+    copy = Path(shutil.copyfile(original, other_node / "clock.cpu.1 (1).parquet"))
+    assert "clock.cpu.1 (1).parquet: is a copy of clock.cpu.1.parquet: move it away" in pack_error(
+        "results/nodes/other"
+    )
+    table = parquet.read_table(copy)
+    parquet.write_table(table.slice(0, 1), original)
+    assert f"has {len(table)} samples, and clock.cpu.1.parquet only 1 of that" in pack_error("results/nodes/other")
     shutil.rmtree(other_node)
     dated = copy_node(other_node, ["clock.cpu.1"], ended_utc="1970-01-01T00:00:00Z")
     assert "clock.cpu.1.parquet: ended_utc 1970-01-01T00:00:00Z lies before" in pack_error("results/nodes/other")
