@@ -48,8 +48,6 @@ CONNECT_S = 2.0
 _ROOM_BYTES = 2**30
 # With these drivers, the hardware controls the clock: even "powersave" reaches the highest clock under load.
 _ACTIVE = ("intel_pstate", "amd-pstate-epp")
-# Result from adjtimex (TIME_ERROR) if no time server sets the clock.
-_UNSYNCHRONIZED = 5
 # The kernel's clock sources that a process can read without a system call.
 _FAST = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 
@@ -220,7 +218,8 @@ def is_synchronized() -> bool | None:
         state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(512))
     except (AttributeError, OSError, TypeError):
         return None
-    return None if state < 0 else state != _UNSYNCHRONIZED
+    # adjtimex returns TIME_ERROR, 5, if no time server sets the clock.
+    return None if state < 0 else state != 5
 
 
 # ------------------------------------------------------------------ checks of other processes, memory, power and disk
