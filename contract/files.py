@@ -8,6 +8,7 @@ import math
 import os
 import pickle
 import re
+import shutil
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -113,6 +114,19 @@ def write_json(path: Path | str, value: Any, in_lines: bool = False) -> None:
             else:
                 file.write(_encode(member))
         file.write("\n}\n")
+
+
+def replace_folder(new: Path, out: Path) -> None:
+    """Move the folder `new` to `out`, which it replaces. After a kill, `out` is missing, or as it was before or after.
+
+    Removes leftovers from killed runs. Raises OSError.
+    """
+    old = out.with_name(f".{out.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if out.exists():
+        out.rename(old)
+    new.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 # Maximum nesting depth of JSON. The project's files are less deep, and recursive parsers fail at a few hundred levels.

@@ -10,7 +10,7 @@ from typing import Any
 from pyarrow import parquet
 
 from contract.errors import StudyError
-from contract.files import write_json, write_text
+from contract.files import replace_folder, write_json, write_text
 from report.data.gathered_files import read_result_ids
 from report.data.published_records import Published
 from report.dataset import card, judged, published
@@ -53,9 +53,7 @@ def write_dataset(data: Path, verdicts: Path, out: Path, reference: published.En
         for name, rows in (("claims", judged.claim_rows(document)), ("cells", cells), ("cell_evidence", evidence)):
             write_table(folder, name, to_table(name, rows))
         _describe(folder, document, read_study())
-        if out.exists():
-            shutil.rmtree(out)
-        folder.rename(out)
+        replace_folder(folder, out)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return sorted(path.name for path in out.iterdir())

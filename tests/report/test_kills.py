@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from contract.errors import StudyError
+from contract.files import replace_folder
 from contract.node_pack import make_archive
 from experiments.pack_node import pack_node
 from report.commands import add as add_module
@@ -104,6 +105,18 @@ def test_killed_pack_is_completed_by_the_same_command(tmp_path: Path) -> None:
     root.mkdir()
     (root / "node-b.zip").write_bytes(b"older")
     check_each_state(root, tmp_path / "states", lambda: pack_node(node, root / "node-b.zip"))
+
+
+def test_replaced_folder_is_whole_or_missing_after_a_kill(tmp_path: Path) -> None:
+    root = tmp_path / "results"
+    for name, texts in (("new", ("1", "2", "3")), ("dataset", ("a", "b"))):
+        (root / name).mkdir(parents=True)
+        for text in texts:
+            (root / name / text).write_text(text)
+    older, newer = read_tree(root / "dataset"), read_tree(root / "new")
+    states = killed_states(root, tmp_path / "states", lambda: replace_folder(root / "new", root / "dataset"))
+    assert len(states) > 3 and read_tree(root) == {f"dataset/{name}": data for name, data in newer.items()}
+    assert all(read_tree(state / "dataset") in ({}, older, newer) for state in states)
 
 
 def test_half_gathered_tables_are_refused(synthetic: Factory, tmp_path: Path) -> None:
