@@ -102,6 +102,8 @@ _DEVICE = object_schema(
     # This key exists if the last-level cache is not the L2 cache, or is larger than the runtime reports.
     last_level_cache_bytes=_BYTES,
     unified_memory={"type": "boolean"},
+    # Number formats that the GPU has no units for, each with the format that was measured in its place.
+    substitutes=map_schema(text_schema(50), 20),
     # Reason why this device's clock, power and other counters are recorded only partly or not at all.
     unwatched=text_schema(),
     runtime=text_schema(),

@@ -27,6 +27,8 @@ NO_TORCH = "llvm"
 # Seconds that a job adds to its measuring process's time: for Snakemake's scheduling, and the parent's imports and
 # writes.
 JOB_S = 1.25
+# A point is skipped if it needs more than this share of the device's free memory.
+MEMORY_SHARE = 0.6
 # A point counts as hanging if its time exceeds the predicted time by HANG_S seconds plus HANG_FACTOR times the point's
 # budget.
 HANG_S, HANG_FACTOR = 60.0, 5.0
@@ -51,6 +53,8 @@ class Point:
     call_s: predicted seconds per call; None if unknown.
     memory: number of bytes that the point needs; None if unknown.
     left_out: the plan's reason to omit the point; '' if the point is measured.
+    instead_of: the preset's values for the parameters that the plan changed, because the device has no units for a
+        number format or too little memory.
     """
 
     experiment: str
@@ -64,6 +68,7 @@ class Point:
     call_s: float | None = field(default=None, compare=False)
     memory: float | None = field(default=None, compare=False)
     left_out: str = field(default="", compare=False)
+    instead_of: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod
     def from_params(cls, experiment: str, params: dict[str, Any], **limits: Any) -> Point:

@@ -9,6 +9,7 @@ is an error.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 from contract.errors import StudyError
 from contract.node import LACKS, gpu_cache_bytes
 from experiments import hardware
-from experiments.jobs import COMPILE_S, COMPILING_MAKERS, HANG_S, JOB_S, NO_TORCH, Job, Plan, Point
+from experiments.jobs import COMPILE_S, COMPILING_MAKERS, HANG_S, JOB_S, MEMORY_SHARE, NO_TORCH, Job, Plan, Point
 from experiments.models.network_names import has_attention
-from experiments.sweep import Sweep, find_sweep
+from experiments.sweep import FORMATS, Sweep, find_sweep
 
 # Dense FLOP/s for an H100 SXM with 132 multiprocessors (NVIDIA, H100 Tensor Core GPU data sheet, 2023); other GPUs are
 # scaled by multiprocessor count.
@@ -61,6 +62,8 @@ USED_SHARE, OBSERVED_SHARE = 0.66, 0.8
 # LONGEST_CALL: the prediction assumes that a point is skipped if a call takes more than this many times its budget.
 FEWEST_CALLS, LONGEST_CALL = 4, 2
 FEWEST_ROUNDS = 3
+# Memory in bytes that the driver and a desktop's windows take from a card.
+DESKTOP_BYTES = 1.2e9
 ADDS, DETAIL = 2, 3
 
 
@@ -115,7 +118,8 @@ def plan_job(
         return replace(known, predicted_s=seconds, left_out=LACKS + lacking if lacking else "")
 
     own_cache, largest = cache_bytes(device), max(map(cache_bytes, [device, *beside]))
-    points = tuple(map(plan_point, part.points(device["kind"], own_cache, largest)))
+    known_points = part.points(device["kind"], own_cache, largest, device.get("substitutes"), room_bytes(device))
+    points = tuple(map(plan_point, known_points))
     limits = part.target, part.round_s, part.max_samples
     hang_s = part.hang_s.get(device["kind"], HANG_S) + COMPILE_S * (device.get("maker") in COMPILING_MAKERS)
     return Job(
@@ -135,6 +139,12 @@ def plan_job(
 def cache_bytes(device: Mapping[str, Any]) -> int:
     """Return a device's last-level cache size in bytes. device: an entry in this machine's record."""
     return hardware.last_level_cache_bytes() if device["kind"] == "cpu" else gpu_cache_bytes(device)
+
+
+def room_bytes(device: Mapping[str, Any]) -> float:
+    """Return the largest memory in bytes that a point may need on a device with nothing but a desktop on it."""
+    memory = device.get("memory_bytes")
+    return MEMORY_SHARE * max(0.0, memory - DESKTOP_BYTES) if memory else math.inf
 
 
 def slowdown(core_flops: Mapping[str, float]) -> float:
@@ -284,6 +294,7 @@ def format_plan(plan: Plan, repeat_share: float = 0.0) -> str:
             f"{sum(round_s) / max(1, len(round_s)):9.0f} {sum(round_s) / 60:10.1f}"
         )
     lines.append(f"{'between jobs':40} {JOB_S:9.1f} {JOB_S * len(plan.order) / 60:10.1f}")
+    lines += _format_changes(plan)
     budget = f" of {plan.budget_min:g}" if plan.budget_min else ""
     measured = sum(not point.left_out for planned_job in plan.jobs for point in planned_job.points)
     experiments = len({planned_job.experiment for planned_job in plan.jobs})
@@ -293,3 +304,19 @@ def format_plan(plan: Plan, repeat_share: float = 0.0) -> str:
         + (f"; up to {repeat_share * plan.seconds / 60:.1f} more to repeat what others disturb" if repeat_share else "")
     )
     return "\n".join(lines)
+
+
+def _format_changes(plan: Plan) -> list[str]:
+    """Format a line for each change of the preset's values for a device: its lack, the new value, the point count."""
+    changes: Counter[tuple[str, str, Any, Any]] = Counter(
+        (job.device, key, before, dict(point.params)[key])
+        for job in plan.jobs
+        for point in job.points
+        if not point.left_out
+        for key, before in point.instead_of.items()
+    )
+    return [
+        f"{device} has {'no units' if key in FORMATS else 'too little memory'} for {key} {before}: {count} "
+        f"{'point has' if count == 1 else 'points have'} {key} {value} instead"
+        for (device, key, before, value), count in changes.items()
+    ]

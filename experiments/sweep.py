@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ MOST_POINTS = 100_000
 
 # Keys with which a block (an entry in an experiment's `sweep`) sets limits for its points.
 _LIMITS = ("point_s", "rounds", "value")
+# FORMATS: parameters with a number format.
+# _FILE_FORMATS: names of number formats in weight files, by the format in which PyTorch then computes.
+FORMATS = ("dtype", "format")
+_FILE_FORMATS = {"bfloat16": "BF16", "float16": "F16"}
 
 
 @dataclass(frozen=True)
@@ -45,11 +49,20 @@ class Sweep:
     stage: int = 1
     hang_s: Mapping[str, float] = field(default_factory=dict)
 
-    def points(self, device_kind: str, cache: int = 0, largest_cache: int = 0) -> list[Point]:
+    def points(
+        self,
+        device_kind: str,
+        cache: int = 0,
+        largest_cache: int = 0,
+        substitutes: Mapping[str, str] | None = None,
+        room: float = math.inf,
+    ) -> list[Point]:
         """Return the points for a device kind, without duplicates.
 
         cache: the size of the device's last-level cache in bytes; 0 for the size of this machine's CPU cache.
         largest_cache: the size of the largest last-level cache among the node's devices; 0 for the value of `cache`.
+        substitutes: number formats to measure in place of other formats. room: bytes for a point; a larger point is
+            replaced by the first of its block's `smaller` points with enough room, if there is one.
         Raises StudyError with a block's position if the block lacks a parameter or has too many combinations.
         """
         cache = cache or hardware.last_level_cache_bytes()
@@ -74,13 +87,26 @@ class Sweep:
                         model for name in axes["model"] for model in network_names.expand_model_name(hint, name)
                     ]
                 for values in itertools.product(*axes.values()):
-                    for resolved in _resolve_params(dict(zip(axes, values, strict=True)), device_kind, units):
+                    for original in _resolve_params(dict(zip(axes, values, strict=True)), device_kind, units):
+                        resolved = self._fit(_substitute_formats(original, substitutes or {}), block, room)
+                        changed = {key: value for key, value in original.items() if resolved[key] != value}
                         variables = self.experiment.environment(resolved) | user_models.model_variables(
                             resolved.get("model")
                         )
-                        point = Point.from_params(self.experiment.name, resolved, environment=variables, **limits)
-                        points.setdefault(point, point)
+                        point = Point.from_params(
+                            self.experiment.name, resolved, environment=variables, instead_of=changed, **limits
+                        )
+                        known = points.setdefault(point, point)
+                        if changed or known.instead_of:
+                            value = min(known.value, point.value)
+                            points[point] = replace(known, value=value, instead_of=known.instead_of and changed)
         return list(points.values())
+
+    def _fit(self, params: dict[str, Any], block: Mapping[str, Any], room: float) -> dict[str, Any]:
+        """Return the parameters, or the block's first smaller parameters that need at most `room` bytes."""
+        need = self.experiment.memory
+        candidates = [params, *({**params, **smaller} for smaller in block.get("smaller", []))]
+        return next((choice for choice in candidates if need is None or need(**choice) <= room), params)
 
 
 def _resolve_params(params: dict[str, Any], device_kind: str, units: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -101,6 +127,14 @@ def _resolve_params(params: dict[str, Any], device_kind: str, units: Mapping[str
         return [{**resolved, "threads": count} for count in counts]
     libraries = backends.expand_group(resolved["backend"])
     return [{**resolved, "backend": name, "threads": count} for name in libraries for count in counts]
+
+
+def _substitute_formats(params: dict[str, Any], substitutes: Mapping[str, str]) -> dict[str, Any]:
+    """Replace number formats that the device has no units for; in weight files, only if PyTorch computes with them."""
+    files = {_FILE_FORMATS[lost]: _FILE_FORMATS[new] for lost, new in substitutes.items() if lost in _FILE_FORMATS}
+    computes = str(params.get("backend")).startswith("transformers")
+    instead = zip(FORMATS, (substitutes, files if computes else {}), strict=True)
+    return params | {key: known[params[key]] for key, known in instead if params.get(key) in known}
 
 
 def _footprint_bytes(value: Any, units: Mapping[str, int]) -> Any:
@@ -197,6 +231,8 @@ def preset_schema() -> dict[str, Any]:
             # are combined with every case.
             cases=non_empty_array(object_schema("", **values)),
             grid=object_schema("", **{name: non_empty_array(value) for name, value in values.items()}),
+            # Parameters for a device without enough memory, the largest first; they replace those of cases and grid.
+            smaller=non_empty_array(object_schema("", **values)),
         )
         return object_schema(
             "sweep",

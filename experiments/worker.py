@@ -28,7 +28,7 @@ from experiments.children import answer_sender
 from experiments.clock_readings import Timer, call_s
 from experiments.counters import count_stops
 from experiments.devices import Device, open_device
-from experiments.jobs import needs_torch
+from experiments.jobs import MEMORY_SHARE, needs_torch
 from experiments.machine_state import Watch, pause_flag
 from experiments.point_errors import Skipped, attempt, outcome
 from experiments.registry import Experiment, convert_params, get_experiment
@@ -54,8 +54,6 @@ OVERRUN = 2.0
 GRAPH_BELOW_S, GRAPH_CALLS, GRAPH_METRIC = 50e-6, 20, "graph_time"
 # Number of open files to allow for libraries and their processes, since macOS allows only 256 by default.
 FILES = 1000
-# Skip a point if it needs more than this share of the free memory.
-MEMORY_SHARE = 0.6
 
 
 def serve() -> None:

@@ -91,6 +91,10 @@ class Dtype(StrEnum):
         return 4.0 * self.unit_roundoff + 2.0 * math.sqrt(k) * accumulator.unit_roundoff
 
 
+# Format to measure in place of a format that a GPU has no units for.
+SUBSTITUTES = {Dtype.BFLOAT16: Dtype.FLOAT16, Dtype.TF32: Dtype.FLOAT32}
+
+
 def largest_error(*errors: float) -> float:
     """Return the largest error, or nan if any error is nan, which `max` may miss."""
     return max(errors, key=lambda error: (math.isnan(error), error))

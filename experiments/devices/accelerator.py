@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from contract.errors import StudyError
 from experiments import driver_errors, nvml
 from experiments.devices.base import Device, do_nothing
-from experiments.workload import Dtype, Unsupported
+from experiments.workload import SUBSTITUTES, Dtype, Unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -162,7 +162,7 @@ class Accelerator(Device):
     def describe(self) -> dict[str, Any]:
         try:
             facts = {**self.facts(), "last_level_cache_bytes": self.last_level_cache_bytes}
-            known = {key: value for key, value in facts.items() if value}
+            known = {key: value for key, value in {**facts, "substitutes": self.substitutes()}.items() if value}
         except Exception:  # `open` reports the error
             known = {}
         known.setdefault("name", nvml.placeholder_name(self.maker))
@@ -259,6 +259,10 @@ class Accelerator(Device):
 
     def pin(self, data: torch.Tensor) -> torch.Tensor:
         return data.pin_memory()
+
+    def substitutes(self) -> dict[str, str]:
+        """Return the formats that the GPU has no units for, each with the format to measure in its place."""
+        return {str(dtype): str(instead) for dtype, instead in SUBSTITUTES.items() if self.refusal(dtype)}
 
     def refusal(self, dtype: Dtype) -> str:
         """Explain why the device does not support a number format; '' if it does."""

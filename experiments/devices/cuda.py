@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     import torch
 
 
+# Minimum compute capability of GPUs with units for a format; all GPUs have units for the other formats. For bfloat16,
+# torch would emulate the units. Source: CUDA C++ Programming Guide, arithmetic instructions and compute capabilities.
+LEAST_CAPABILITY = {Dtype.BFLOAT16: (8, 0), Dtype.TF32: (8, 0), Dtype.FLOAT8: (8, 9), Dtype.INT8: (7, 5)}
+
+
 class CudaDevice(Accelerator):
     """One NVIDIA GPU, or this process's MIG slice."""
 
@@ -89,8 +94,8 @@ class CudaDevice(Accelerator):
         }
 
     def refusal(self, dtype: Dtype) -> str:
-        least = (8, 0)
-        if dtype is Dtype.TF32 and self._module.get_device_capability(self.name) < least:
+        least = LEAST_CAPABILITY.get(dtype)
+        if least and self._module.get_device_capability(self.name) < least:
             return f"{dtype} needs compute capability {least[0]}.{least[1]}"
         return ""
 
@@ -102,10 +107,9 @@ class CudaDevice(Accelerator):
         torch = self._torch
         if backend != "torch":
             raise self.unsupported_backend(backend)
-        least = {Dtype.TF32: (8, 0), **eight_bit.LEAST_CAPABILITY}.get(dtype)
-        if least and torch.cuda.get_device_capability(self.name) < least:
-            raise Unsupported(f"{dtype} needs compute capability {least[0]}.{least[1]}")
-        if dtype in eight_bit.LEAST_CAPABILITY:
+        if reason := self.refusal(dtype):
+            raise Unsupported(reason)
+        if dtype in eight_bit.FORMATS:
             return eight_bit.product(a, b, dtype)
         # This switch applies to the whole process, so set it anew for each sweep point.
         torch.backends.cuda.matmul.allow_tf32 = dtype is Dtype.TF32

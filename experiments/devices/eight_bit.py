@@ -10,10 +10,10 @@ from experiments.workload import Dtype, Unsupported
 if TYPE_CHECKING:
     import torch
 
-# Minimum compute capability of GPUs with hardware support for the format.
-LEAST_CAPABILITY = {Dtype.FLOAT8: (8, 9), Dtype.INT8: (7, 5)}
+# FORMATS: formats with 8 bits.
 # FEWEST_ROWS: minimum number of rows; torch._int_mm requires 17.
 # MULTIPLE: torch._scaled_mm (FLOAT8) and torch._int_mm (INT8) require k and n to be multiples of this number.
+FORMATS = (Dtype.FLOAT8, Dtype.INT8)
 FEWEST_ROWS, MULTIPLE = {Dtype.FLOAT8: 1, Dtype.INT8: 17}, {Dtype.FLOAT8: 16, Dtype.INT8: 8}
 
 

@@ -45,14 +45,14 @@ class Run(NamedTuple):
     first: torch.Tensor
 
 
-def memory(model: str, **_: Any) -> float:
+def memory(model: str, threads: int, **_: Any) -> float:
     """Estimate the bytes for training on the device, for training the reference, and for the check's float64 weights.
 
-    Training holds weights, gradients and Adam's moments in float32.
+    Training holds weights, gradients and Adam's moments in float32. For a GPU, the last two are in host memory.
     """
     from experiments.models.zoo import ZOO
 
-    return ZOO[model].parameters() * 3 * 16.0
+    return ZOO[model].parameters() * (3 if threads else 1) * 16.0
 
 
 # Seconds to make the model twice.

@@ -254,7 +254,7 @@ def test_gpu_is_detected_and_described(maker_gpu: MakerGpu) -> None:
     assert entry | facts == entry
     assert (entry["id"], entry["kind"]) == (name, "gpu")
     assert (entry["unwatched"] == "not NVIDIA's") == (kind is not CudaDevice), "its clock and power are not recorded"
-    assert not {None, "", 0} & {value for value in entry.values() if not isinstance(value, bool)}
+    assert not {None, "", 0} & {value for value in entry.values() if not isinstance(value, (bool, dict))}
     assert 0 < device.free_bytes() <= entry["memory_bytes"]
     assert entry["last_level_cache_bytes"] == device.last_level_cache_bytes >= entry.get("l2_bytes", 1)
     json.dumps(entry)
@@ -452,3 +452,32 @@ def test_missing_cupy_names_the_package_that_fits_torch(
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(Unsupported, match=f"pip install {package}$"):
         cuda_c.open_cupy("cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("capability", "lacking"),
+    [
+        ((6, 0), "bfloat16 tf32 float8_e4m3fn int8"),
+        ((6, 1), "bfloat16 tf32 float8_e4m3fn int8"),
+        ((7, 5), "bfloat16 tf32 float8_e4m3fn"),
+        ((8, 6), "float8_e4m3fn"),
+        ((8, 9), ""),
+    ],
+)
+def test_formats_without_units_are_refused_and_replaced_in_the_record(
+    capability: tuple[int, int], lacking: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = SimpleNamespace(**{**vars(P100), "major": capability[0], "minor": capability[1]})
+    torch = install(monkeypatch, Torch(card, cuda="12.6"))
+    monkeypatch.setattr(torch, "is_bf16_supported", lambda *_, **__: True, raising=False)  # by emulation
+    device = CudaDevice("cuda:0")
+    assert " ".join(dtype for dtype in Dtype if device.refusal(dtype)) == " ".join(
+        dtype for dtype in Dtype if dtype in lacking.split()
+    )
+    for dtype in map(Dtype, lacking.split()):
+        with pytest.raises(Unsupported, match="needs compute capability"):
+            device.torch_dtype(dtype)
+    entry = device.describe()
+    check_document(entry, NODE_SCHEMA["properties"]["devices"]["items"], "cuda:0")
+    replaced = {"bfloat16": "float16", "tf32": "float32"}
+    assert entry.get("substitutes", {}) == {key: value for key, value in replaced.items() if key in lacking}

@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from contract.files import write_json
 from contract.node import GPU_CACHE_BYTES
 from experiments import hardware, plan
 from experiments.cli import main
-from experiments.jobs import COMPILE_S, HANG_FACTOR, JOB_S, Job, Plan, Point, read_plan
+from experiments.devices.cuda import CudaDevice
+from experiments.jobs import COMPILE_S, HANG_FACTOR, JOB_S, MEMORY_SHARE, Job, Plan, Point, read_plan
 from experiments.plan import fit_budget, full_plan
 from experiments.suite import boosting
 from experiments.sweep import PRESETS, find_sweep, read_preset
+from tests.experiments.torch_standin import Torch, install
 
 CPU = {"id": "cpu", "kind": "cpu", "name": "a CPU"}
 H200 = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA H200", "multiprocessors": 132}
@@ -352,3 +355,80 @@ def test_plan_prints_a_gpu_that_is_not_present(capsys: pytest.CaptureFixture[str
     output = capsys.readouterr().out
     assert re.search(r"^gemm +cuda:0 +\d+ +\d+ +\d+ +\d+\.\d$", output, re.MULTILINE)
     assert plan.budget_min(preset(block(3, 64)), [CPU]) is None, "a preset need not have a budget"
+
+
+# Free bytes: a T4 in a server, and a desktop's or notebook's card with 8 GB that also drives a screen.
+T4 = SimpleNamespace(
+    name="Tesla T4", total_memory=15_360 << 20, major=7, minor=5, multi_processor_count=40, L2_cache_size=4 << 20
+)
+RTX_4060 = SimpleNamespace(
+    name="NVIDIA GeForce RTX 4060", total_memory=8_188 << 20, major=8, minor=9, multi_processor_count=24,
+    L2_cache_size=24 << 20,
+)  # fmt: skip
+RTX_2060_SUPER = SimpleNamespace(**{**vars(T4), "name": "NVIDIA GeForce RTX 2060 SUPER", "total_memory": 8_192 << 20})
+
+
+def plan_card(name: str, card: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    monkeypatch.setattr(hardware, "usable_cores", lambda: 8)
+    monkeypatch.setattr(hardware, "last_level_cache_bytes", lambda: 32 << 20)
+    install(monkeypatch, Torch(card, cuda="12.6"))
+    entry = json.loads(json.dumps(CudaDevice("cuda:0").describe()))
+    full = full_plan(read_preset(name), name, [CPU, entry], cores=8)
+    return fit_budget(full, 25, at_least_essential=True) if name == "rented" else full
+
+
+@pytest.mark.parametrize(("card", "taken"), [(T4, 0.5e9), (RTX_4060, 1.2e9), (RTX_2060_SUPER, 1.2e9)])
+def test_small_cards_have_memory_for_all_essential_points(
+    card: SimpleNamespace, taken: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planned = plan_card("rented", card, monkeypatch)
+    essential = [point for job in planned.jobs if job.kind == "gpu" for point in job.points if point.value == 1]
+    room = MEMORY_SHARE * (card.total_memory - taken)
+    assert [point.params for point in essential if point.left_out or (point.memory or 0) > room] == []
+    assert {str(dict(point.params)["phase"]) for point in essential if point.experiment == "roofline"} == {
+        "training", "prefill", "decode",
+    }  # fmt: skip
+    large = plan_card("rented", SimpleNamespace(**{**vars(card), "total_memory": 80 << 30}), monkeypatch)
+    experiments = {job.experiment for job in large.jobs if job.kind == "gpu" and job.has_points(1)}
+    assert {point.experiment for point in essential} >= {
+        name for name in experiments if any(point.value == 1 for point in large.job(name, "cuda:0").points)
+    }
+
+
+@pytest.mark.parametrize("name", ["quick", "full", "rented", "whole-runs"])
+def test_card_without_bfloat16_units_measures_float16_and_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = plan_card(name, T4, monkeypatch)
+    gpu = [point for job in planned.jobs if job.kind == "gpu" for point in job.points]
+    formats = {dict(point.params).get("dtype") for point in gpu}
+    assert "float16" in formats and not formats & {"bfloat16", "tf32"}
+    assert "BF16" not in {dict(point.params).get("format") for point in gpu if "transformers" in str(point.params)}
+    assert len(gpu) == len(set(gpu)), "a point that another point stands for is measured once"
+    assert {point.instead_of.get("dtype", "bfloat16") for point in gpu} <= {"bfloat16", "tf32"}
+    assert "cuda:0 has no units for dtype bfloat16" in plan.format_plan(planned)
+    host = {dict(point.params).get("dtype") for job in planned.jobs if job.kind == "cpu" for point in job.points}
+    assert "bfloat16" in host, "the CPU keeps its format"
+    assert all(dict(point.params).get("dtype") != "float16" or "dtype" in point.instead_of or name != "rented"
+               for point in gpu if point.experiment != "gemm")  # fmt: skip
+
+
+def test_substituted_point_keeps_the_highest_value_and_survives_the_plan_file(tmp_path: Path) -> None:
+    lost = {"value": 1, "cases": [{"m": 8, "n": 8, "k": 8}], "grid": {"dtype": ["tf32"], "backend": ["torch"]}}
+    plain = {**lost, "value": 3, "grid": {**lost["grid"], "dtype": ["float32"]}}
+    card = {**H200, "substitutes": {"tf32": "float32"}}
+    for blocks in ([lost, plain], [plain, lost]):
+        (job,) = full_plan(preset(*blocks), "test", [card], cores=2).jobs
+        (point,) = job.points
+        assert (dict(point.params)["dtype"], point.value, point.instead_of) == ("float32", 1, {})
+    (job,) = full_plan(preset(lost), "test", [card], cores=2).jobs
+    (point,) = Job.from_json(json.loads(json.dumps(job.as_json))).points
+    assert point.instead_of == {"dtype": "tf32"}
+
+
+def test_card_too_small_for_all_replacements_keeps_the_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = {"op": "triad", "dtype": "float32", "backend": "cupy", "footprint": 8 << 30}
+    content = preset()
+    for memory, footprint in ((80 << 30, 8 << 30), (8 << 30, 3 << 30), (2 << 30, 8 << 30)):
+        smaller = [{"footprint": 3 << 30}, {"footprint": 2 << 30}]
+        content["experiments"] = {"bandwidth": {"sweep": [{"cases": [case], "smaller": smaller}]}}
+        (job,) = full_plan(content, "test", [{**H200, "memory_bytes": memory}], cores=2).jobs
+        assert dict(job.points[0].params)["footprint"] == footprint
