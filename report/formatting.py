@@ -416,6 +416,15 @@ def case_machine(case: Mapping[str, Any], labels: Mapping[str, str]) -> str:
     return str(case.get("machines") or labels.get(str(case.get("node"))) or case.get("node") or "")
 
 
+def substitutes_text(device: Mapping[str, Any]) -> str:
+    """Format the number formats that a GPU lacks: 'no units for bfloat16: measured in float16'; '' if there are none.
+
+    device: an entry in a node record's `devices`.
+    """
+    instead = device.get("substitutes") or {}
+    return f"no units for {join_words(list(instead))}: measured in {join_words(list(instead.values()))}" if instead else ""
+
+
 def host_label(record: Mapping[str, Any]) -> str:
     """Format a node's short name without GPUs: 'AMD EPYC 9654, 2 cores'."""
     cpu = record["hardware"].get("cpu") or {}

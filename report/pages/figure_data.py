@@ -18,7 +18,7 @@ from report.data.gathered_files import read_dataset, read_summary
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
 from report.estimates import Estimates, device_kind
-from report.formatting import short_processor
+from report.formatting import short_processor, substitutes_text
 from report.pages import machine_selection
 from report.quantities import quantities
 
@@ -111,6 +111,19 @@ class Evidence:
         """Sentence that explains how the shown nodes were selected; '' if all are shown."""
         return machine_selection.selection_text(
             len(self.shown_nodes), [str(node["id"]) for node in self.document["nodes"]], self.folder is not None
+        )
+
+    @property
+    def substitutes(self) -> list[str]:
+        """Sentences on the number formats that the shown GPUs lack, each with the format measured in its place."""
+        return sorted(
+            {
+                f"{short_processor(str(device['name']))} has {text}."
+                for node in self.document["nodes"]
+                if node["id"] in self.shown_nodes
+                for device in node["devices"]
+                if (text := substitutes_text(device))
+            }
         )
 
     @cached_property

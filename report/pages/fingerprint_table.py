@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from contract.node import count_machines, kind_of_node, parse_job_name
-from report.formatting import capitalize, count_machines_and_runs, format_exact, join_words, node_label
+from report.formatting import capitalize, count_machines_and_runs, format_exact, join_words, node_label, substitutes_text
 from report.pages.verdict_words import NOTHING
 
 _NAMES = {
@@ -57,6 +57,7 @@ def describe_node(node: Mapping[str, Any]) -> dict[str, Any]:
                 "name": str(device.get("name") or ""),
                 "memory": _format_bytes(device.get("memory_bytes")),
                 "unwatched": str(device.get("unwatched") or ""),
+                "substitutes": substitutes_text(device),
             }
             for device in node.get("devices") or []
         ],

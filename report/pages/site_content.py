@@ -390,7 +390,8 @@ def _family_page(
         for exhibit in exhibits
     ]
     return Page(_family_path(family), "family", family.title, family.asks,
-                {"family": family, "exhibits": shown, "choice": evidence.choice, "failed": (), "links": links},
+                {"family": family, "exhibits": shown, "choice": evidence.choice, "substitutes": evidence.substitutes,
+                 "failed": (), "links": links},
                 key="measurements", toc=len(shown) > 2)  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from report.pages.figure_data import Evidence
 from report.pages.markdown import identifier
 from report.pages.sections import exhibits_of
 from report.pages.site_content import families, family_charts
+from report.pages.site_sources import template_environment
 from tests.report.conftest import Factory
 from tests.report.figure_evidence import nodes_dataset
 
@@ -139,3 +140,15 @@ def test_title_counts_networks_whose_error_surely_grows_with_batch_size(
     )  # fmt: skip
     titles = [exhibit.chart.title for exhibit in convergence.FAMILY.show(fleet)]
     assert any(words in title for title in titles), titles
+
+
+def test_family_page_names_the_format_measured_in_place_of_another() -> None:
+    cards = [
+        {"id": "cuda:0", "kind": "gpu", "name": "Tesla T4", "substitutes": {"bfloat16": "float16"}},
+        {"id": "cuda:1", "kind": "gpu", "name": "NVIDIA H100"},
+    ]
+    nodes = [{"id": "kind.aaaaaa", "label": "a server", "devices": cards, "n_ok": 1}]
+    page = site_content._family_page(families()[0], [], Evidence({**EMPTY, "nodes": nodes}, None), [])
+    text = template_environment().get_template("family.qmd").render(page.context)
+    assert "Tesla T4 has no units for bfloat16: measured in float16." in text
+    assert "H100" not in text

@@ -70,12 +70,14 @@ def test_run_continued_on_another_machine_is_noted(
 
 
 def test_unknown_gpu_facts_are_listed(synthetic: Factory, tmp_path: Path) -> None:
-    gpu_slice = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA A100 MIG 1g.5gb", "unwatched": "a slice of a GPU"}
+    gpu_slice = {"id": "cuda:0", "kind": "gpu", "name": "NVIDIA A100 MIG 1g.5gb", "unwatched": "a slice of a GPU",
+                 "substitutes": {"bfloat16": "float16", "tf32": "float32"}}  # fmt: skip
     record = read_node(Path("data/nodes/amd-epyc-2c-789dcf/node.json"))
     card = {"name": "NVIDIA A100", "mig": True, "unanswered": {"power_limit_w": "Not Supported"}}
     more = {"devices": [record["devices"][0], gpu_slice], "hardware": {**record["hardware"], "gpus": [card]}}
     groups, text = render_page(judge_nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", **more))
-    assert "its clock, power and use are not recorded, or not all: a slice of a GPU |" in text
+    formats = "no units for bfloat16 and tf32: measured in float16 and float32"
+    assert f"its clock, power and use are not recorded, or not all: a slice of a GPU; {formats} |" in text
     rows = {row["name"]: row["value"] for row in groups[0]["nodes"][0]["hardware"]}
     assert rows["GPUs"] == "name NVIDIA A100, cut into slices (MIG) yes, not told: power limit Not Supported"
 
