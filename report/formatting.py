@@ -422,7 +422,9 @@ def substitutes_text(device: Mapping[str, Any]) -> str:
     device: an entry in a node record's `devices`.
     """
     instead = device.get("substitutes") or {}
-    return f"no units for {join_words(list(instead))}: measured in {join_words(list(instead.values()))}" if instead else ""
+    return (
+        f"no units for {join_words(list(instead))}: measured in {join_words(list(instead.values()))}" if instead else ""
+    )
 
 
 def host_label(record: Mapping[str, Any]) -> str:

@@ -6,8 +6,9 @@ from experiments.models.catalogue import networks
 from experiments.workload import Dtype, Unsupported
 
 # Largest accepted error for most networks, relative to the norm of all gradients. It allows for rounding in about a
-# hundred successive operations, each with at most the error in Dtype.matmul_tolerance.
-SMOOTH = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1}
+# hundred successive operations, each with at most the error in Dtype.matmul_tolerance. float16 rounds as TF32 does: up
+# to 0.015 was measured with a scaled loss.
+SMOOTH = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1, Dtype.FLOAT16: 2e-2}
 # Largest accepted error for networks with 19 or more ReLUs after batch norm. In every layer, rounding moves some units
 # across the ReLU's kink, which switches the gradient through these units on or off. The fraction of these units is
 # proportional to the rounding error, so the gradient error grows with the square root of the rounding error. The
@@ -15,7 +16,7 @@ SMOOTH = {Dtype.FLOAT32: 1e-4, Dtype.TF32: 2e-2, Dtype.BFLOAT16: 1e-1}
 # smaller, so the gradient error should be 2^8 times smaller, about 1e-3; up to 6e-4 was measured. For ResNet-50, the
 # measured gradient errors are 0.08 in bfloat16 and 3e-4 in float32. In airbench94, rounding moves the maxima of its
 # max-pooling, which batch norm follows: 0.27 was measured in bfloat16.
-KINKED = {Dtype.FLOAT32: 2e-3, Dtype.TF32: 0.25, Dtype.BFLOAT16: 0.5}
+KINKED = {Dtype.FLOAT32: 2e-3, Dtype.TF32: 0.25, Dtype.BFLOAT16: 0.5, Dtype.FLOAT16: 0.25}
 _KINKED = ("resnet", "wide-resnet", "resnet-18", "airbench94")
 
 # Networks whose gradients cannot be checked. Rounding alone causes errors of 0.04 in float32 and 1.3 in bfloat16
@@ -26,7 +27,7 @@ CHAOTIC = ("mobilenet-v2",)
 def largest_gradient_error(model: str, dtype: Dtype) -> float:
     """Return the tolerance for a model in the zoo. Raises Unsupported for formats and models that cannot be checked."""
     if dtype not in SMOOTH:
-        raise Unsupported(f"training in {dtype} needs loss scaling, which this study does not use")
+        raise Unsupported(f"this study does not train in {dtype}")
     if model in CHAOTIC:
         raise Unsupported(f"gradients of {model} with random weights depend on rounding: they cannot be checked")
     network = networks().get(model)

@@ -30,7 +30,7 @@ class CapturedTrainer(Trainer):
         # Drop old gradients, to make the capture allocate new ones in the graph's memory. Do not store the loss,
         # because its autograd nodes would stay bound to the stream used before the capture.
         self.optimiser.zero_grad(set_to_none=True)
-        self.loss().backward()
+        self.backpropagate(self.loss())
         self.optimiser.step()
 
     def gradients(self, inputs: Tensor, targets: Tensor) -> Tensor:

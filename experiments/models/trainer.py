@@ -36,15 +36,23 @@ CHECKED_FLOP = 1e10
 WHOLE_FLOP, CHECKED_TOKENS = 1e12, 32
 
 
+# Formats in which autocast computes a step's products.
+HALF = {Dtype.BFLOAT16: torch.bfloat16, Dtype.FLOAT16: torch.float16}
+# Factor for the loss in float16, by which the gradients are divided again: without it, gradients below float16's
+# smallest number (6e-8) would vanish. The factor is constant, as in Micikevicius et al. 2018, "Mixed precision
+# training", ICLR, section 3.2; the check of the gradients shows if they overflow.
+LOSS_SCALE = 1024.0
+
+
 def make_model(entry: Entry, device: Device, dtype: Dtype) -> nn.Module:
     """Make a model for training, and draw its weights on the device, which is fast for large models.
 
-    Trained weights are in float32. Frozen weights, which only models with LoRA adapters have, are in bfloat16 if
-    `dtype` is bfloat16, else in float32.
+    Trained weights are in float32. Frozen weights, which only models with LoRA adapters have, are in `dtype` if it has
+    16 bits, else in float32.
     """
     before = torch.get_default_dtype()
-    half = dtype is Dtype.BFLOAT16 and entry.counts.trained is not None
-    torch.set_default_dtype(torch.bfloat16 if half else before)
+    half = HALF.get(dtype, before) if entry.counts.trained is not None else before
+    torch.set_default_dtype(half)
     try:
         with torch.device(device.name):
             return entry.model()
@@ -104,8 +112,9 @@ class Trainer:
         compile_call(self.model, threads, first_step)
 
     def autocast(self) -> torch.autocast:
-        """Return a context in which products use bfloat16 if this is the trainer's format."""
-        return torch.autocast(self.device.name.partition(":")[0], torch.bfloat16, self.dtype is Dtype.BFLOAT16)
+        """Return a context in which products use the trainer's format if it has 16 bits."""
+        kind, half = self.device.name.partition(":")[0], HALF.get(self.dtype)
+        return torch.autocast(kind, half or torch.bfloat16, half is not None)
 
     def loss(self) -> Tensor:
         """Compute the batch's cross entropy."""
@@ -118,7 +127,15 @@ class Trainer:
 
     def backward(self) -> None:
         """Compute the gradients."""
-        self.value.backward()
+        self.backpropagate(self.value)
+
+    def backpropagate(self, loss: Tensor) -> None:
+        """Compute a loss's gradients; in float16, with the loss scaled by LOSS_SCALE meanwhile."""
+        if self.dtype is not Dtype.FLOAT16:
+            loss.backward()
+            return
+        (loss * LOSS_SCALE).backward()
+        torch._foreach_div_([weight.grad for weight in self.model.parameters() if weight.grad is not None], LOSS_SCALE)
 
     def update(self) -> None:
         """Update the weights and drop the gradients."""

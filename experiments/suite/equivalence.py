@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 RATE = 3e-4
 # Tolerated relative error (norm) for the per-sample losses before the first step, against float64.
-TOLERANCE = {Dtype.FLOAT32: 1e-5, Dtype.TF32: 2e-3, Dtype.BFLOAT16: 2e-2}
+TOLERANCE = {Dtype.FLOAT32: 1e-5, Dtype.TF32: 2e-3, Dtype.BFLOAT16: 2e-2, Dtype.FLOAT16: 2e-3}
 # Deviation that is always accepted, relative to the first loss. Rounding alone usually causes a hundredth of this
 # deviation. But if rounding moves a value across a ReLU's kink or decides a tie in max-pooling, a batch's gradients
 # jump by a thousandth.
-LEAST = {Dtype.FLOAT32: 1e-3, Dtype.TF32: 5e-3, Dtype.BFLOAT16: 2e-2}
+LEAST = {Dtype.FLOAT32: 1e-3, Dtype.TF32: 5e-3, Dtype.BFLOAT16: 2e-2, Dtype.FLOAT16: 5e-3}
 # DISTURBED: number of reference runs with perturbed weights.
 # FACTOR: multiple of the perturbed runs' deviation by which a device may deviate from the reference. A device may
 # deviate more than the perturbed runs because it rounds every result differently, while the perturbation rounds only
@@ -81,7 +81,7 @@ def equivalence(
         loss_tolerance, both relative to the reference's first loss; agrees_share, 1 or 0.
     """
     if dtype not in TOLERANCE:
-        raise Unsupported(f"training in {dtype} needs loss scaling, which is not part of this experiment")
+        raise Unsupported(f"this experiment does not train in {dtype}")
     if steps < 1:
         raise Unsupported("steps must be at least 1")
     # Raises Unsupported if the device would fall back to another format.

@@ -34,7 +34,7 @@ def memory(model: str, batch: int, threads: int, dtype: str = "float32", **_: An
 
     entry = ZOO[model]
     trained = entry.trained_parameters()
-    frozen = (entry.parameters() - trained) * (2.0 if dtype == Dtype.BFLOAT16 else 4.0)
+    frozen = (entry.parameters() - trained) * (2.0 if dtype in (Dtype.BFLOAT16, Dtype.FLOAT16) else 4.0)
     return trained * 8 * 4.0 + frozen + (entry.activation_bytes() * batch if threads else 0.0)
 
 
@@ -86,9 +86,10 @@ def training(
     backend: Literal["torch", "channels_last", "onednn", "inductor", "graph"],
     threads: Threads,
 ) -> Workload:
-    """Take one Adam step on a batch that lies on the device; bfloat16 means autocast over float32 weights.
+    """Take one Adam step on a batch that lies on the device; bfloat16 and float16 mean autocast over float32 weights.
 
-    Catalogue networks use AdamW; their frozen weights (LoRA) are stored in bfloat16.
+    In float16, the loss is scaled by a constant. Catalogue networks use AdamW; their frozen weights (LoRA) are stored
+    in the format with 16 bits.
     backend: torch (default settings). All other backends use a fused optimiser: channels_last (images with channels
         last); onednn (on a CPU, linear layers through oneDNN); inductor (`torch.compile` for this batch, images with
         channels last); graph (on a GPU, the whole step captured as one graph, without phases).

@@ -7,7 +7,14 @@ from itertools import count
 from typing import Any
 
 from contract.node import count_machines, kind_of_node, parse_job_name
-from report.formatting import capitalize, count_machines_and_runs, format_exact, join_words, node_label, substitutes_text
+from report.formatting import (
+    capitalize,
+    count_machines_and_runs,
+    format_exact,
+    join_words,
+    node_label,
+    substitutes_text,
+)
 from report.pages.verdict_words import NOTHING
 
 _NAMES = {

@@ -252,3 +252,23 @@ def test_grouped_convolution_gradients_are_counted_like_their_results() -> None:
     products = [operator.flop for operator in operators if operator.product]
     assert products == [2 * 2 * 8 * 4 * 4 * 9, 2 * 2 * 2 * 8 * 4 * 4 * 9]
     assert forward >= products[0]
+
+
+@pytest.mark.parametrize("model", ["mlp", "gpt-1m"])
+def test_float16_step_scales_the_loss_and_returns_unscaled_gradients(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry, limit = ZOO[model], largest_gradient_error(model, Dtype.FLOAT16)
+    trainer = cpu_trainer(model, 8, Dtype.FLOAT16)
+    with trainer.autocast():
+        assert trainer.call(trainer.inputs).dtype is torch.float16
+    assert least_error(trainer, entry.batch, entry.step_flop(1), limit) <= limit
+    monkeypatch.setattr(trainer_module, "LOSS_SCALE", 1e9)  # gradients overflow
+    assert not least_error(trainer, entry.batch, entry.step_flop(1), limit) <= limit
+    monkeypatch.setattr(trainer_module, "LOSS_SCALE", 1e-5)  # gradients vanish
+    assert not least_error(trainer, entry.batch, entry.step_flop(1), limit) <= limit
+
+
+def test_captured_float16_step_has_the_same_gradients() -> None:
+    work = point_runs.build_work("training", GPU, backend="graph", dtype="float16")
+    assert passes_check(work)
