@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.devices import KINDS, detect
 from experiments.devices.base import Device
-from experiments.kernels.cuda_compile import cupy_package
+from experiments.kernels.cuda_compile import cupy_package, installed_cupy_fault
 from experiments.registry import Experiment, experiments
 from experiments.sweep import preset_path
 
@@ -47,7 +47,7 @@ def list_experiments() -> dict[str, Any]:
     return {
         "preset": PRESET,
         "devices": [device.describe() for device in devices],
-        "left_out": left_out,
+        "left_out": left_out + installed_cupy_fault(),
         "cupy": importlib.util.find_spec("cupy") is not None,
         "experiments": described,
     }

@@ -159,11 +159,10 @@ def require_device(record: dict[str, Any], kind: str) -> None:
     devices = ", ".join(f"{device['id']} ({device['name']})" for device in record["devices"])
     refused = nvml.refusal()
     mend = f"For an NVIDIA GPU, {driver_errors.advice(refused)}. " if refused else ""
+    preset = record.get("options", {}).get("preset", "quick")
     raise StudyError(
-        f"gpu profile: no GPU found. Looked for: torch's CUDA, ROCm, XPU and MPS devices. {left_out}. "
-        f"NVML: {record['hardware']['nvml']}. Found: {devices}. "
-        f"{mend}Torch has to be built for the GPU (https://pytorch.org/get-started/locally). "
-        "Or measure the CPU alone: snakemake --cores all"
+        f"gpu profile: no GPU found that torch can use: {left_out}. NVML: {record['hardware']['nvml']}. "
+        f"Found: {devices}. {mend}The CPU alone is measured with: snakemake --cores all --config preset={preset}"
     )
 
 

@@ -125,7 +125,7 @@ class Accelerator(Device):
         try:
             return cls.why_unusable(torch, index)
         except Exception as refusal:  # a broken driver can raise any exception
-            return first_line(refusal)
+            return f"{first_line(refusal)}: {driver_errors.advice(first_line(refusal))}"
 
     @classmethod
     def supports(cls, backend: str) -> bool:

@@ -16,9 +16,17 @@ if TYPE_CHECKING:
     import torch
 
 
+Version = tuple[int, int]
+
 # Minimum compute capability of GPUs with units for a format; all GPUs have units for the other formats. For bfloat16,
 # torch would emulate the units. Source: CUDA C++ Programming Guide, arithmetic instructions and compute capabilities.
 LEAST_CAPABILITY = {Dtype.BFLOAT16: (8, 0), Dtype.TF32: (8, 0), Dtype.FLOAT8: (8, 9), Dtype.INT8: (7, 5)}
+
+
+# CUDA versions of PyTorch's builds, the newest first, with the least and greatest compute capability in each build. A
+# driver runs all builds for its own major version of CUDA, and for older ones.
+# Source: pytorch/pytorch, RELEASE.md and issue 157517; pytorch/test-infra, pull request 7046.
+BUILDS = {(13, 0): ((7, 5), (12, 9)), (12, 8): ((7, 5), (12, 0)), (12, 6): ((5, 0), (9, 0)), (11, 8): ((3, 7), (9, 0))}
 
 
 class CudaDevice(Accelerator):
@@ -35,12 +43,12 @@ class CudaDevice(Accelerator):
 
     @classmethod
     def why_not_built(cls, torch: Any) -> list[str]:
-        cards, latest = nvml.nvidia_gpus(), _newest_cuda()
+        cards = nvml.nvidia_gpus()
         if not cards:
             return super().why_not_built(torch)
         return [
-            f"CUDA: there is {cards[0]['name']}, but torch {torch.__version__} was built without CUDA: install a build "
-            f"with it (pip install --force-reinstall torch --index-url {_wheel_index(latest)})"
+            f"CUDA: there is {cards[0]['name']}, but torch {torch.__version__} was built without CUDA: "
+            f"{install_advice(_newest_cuda(), _first_capability())}"
         ]
 
     @classmethod
@@ -51,8 +59,7 @@ class CudaDevice(Accelerator):
         if latest and (too_old or latest[0] < int(torch.version.cuda.split(".")[0])):
             return (
                 f"the driver is too old: it supports up to CUDA {latest[0]}.{latest[1]}, torch {torch.__version__} was "
-                f"built for {torch.version.cuda}. Update the driver, or install an older build of torch "
-                f"(pip install --force-reinstall torch --index-url {_wheel_index(latest)})"
+                f"built for {torch.version.cuda}: update the driver, or {install_advice(latest, _first_capability())}"
             )
         error = re.search(r"Error (\d+): ([^(\n]+)", text)
         line = f"error {error[1]}: {first_line(error[2])}" if error else ""
@@ -70,16 +77,10 @@ class CudaDevice(Accelerator):
         capability, built = torch.cuda.get_device_capability(index), torch.cuda.get_arch_list()
         if is_covered(capability, built):
             return ""
-        older = all(capability < code for _, code, _ in _parse_architectures(built))
-        mend = (
-            "install a build for CUDA 12.6 (pip install --force-reinstall torch --index-url "
-            "https://download.pytorch.org/whl/cu126)"
-            if older
-            else "install a newer torch, for a newer CUDA (https://pytorch.org/get-started/locally)"
-        )
         return (
             f"torch {torch.__version__} has no code for {torch.cuda.get_device_name(index)} with compute "
-            f"capability {capability[0]}.{capability[1]} (it has {', '.join(built)}): {mend}"
+            f"capability {capability[0]}.{capability[1]} (it has {', '.join(built)}): "
+            f"{install_advice(_newest_cuda(), capability)}"
         )
 
     def facts(self) -> dict[str, Any]:
@@ -141,10 +142,39 @@ def _parse_architectures(built: Sequence[str]) -> list[tuple[str, tuple[int, int
     return [(kind, (int(major), int(minor)), only) for kind, major, minor, only in matches]
 
 
-def _wheel_index(latest: tuple[int, int] | None) -> str:
-    """Return pip's index URL for torch builds that run on a driver with this CUDA version."""
-    version = f"{latest[0]}{latest[1]}, or the nearest below it" if latest else "126"
-    return f"https://download.pytorch.org/whl/cu{version}"
+def install_advice(latest: Version | None, capability: Version | None = None) -> str:
+    """Return advice to install a build of torch that a GPU and its driver can run.
+
+    latest: the newest CUDA version that the driver supports; None if unknown. capability: the GPU's compute capability;
+    None if unknown.
+    """
+    fitting = [cuda for cuda, (least, most) in BUILDS.items() if capability is None or least <= capability <= most]
+    if not fitting:
+        return "install a newer torch, for a newer CUDA (https://pytorch.org/get-started/locally)"
+    runnable = [cuda for cuda in fitting if latest is None or cuda[0] <= latest[0]]
+    major, minor = (runnable or fitting[-1:])[0]
+    first = (
+        ""
+        if runnable
+        else f"update the driver, which supports only CUDA {latest[0]}.{latest[1]}, and "
+        if latest
+        else ""
+    )
+    return (
+        f"{first}install a build of torch for CUDA {major}.{minor} (pip install --force-reinstall torch --index-url "
+        f"https://download.pytorch.org/whl/cu{major}{minor})"
+    )
+
+
+def _first_capability() -> Version | None:
+    """Return the compute capability of NVML's first GPU; None if NVML does not tell."""
+    return compute_capability(nvml.ask(library := _load_nvml(), "nvmlDeviceGetHandleByIndex", 0), library)
+
+
+def compute_capability(handle: Any, library: Any) -> Version | None:
+    """Return the compute capability of NVML's GPU; None if NVML does not tell."""
+    value = nvml.ask(library, "nvmlDeviceGetCudaComputeCapability", handle)
+    return (int(value[0]), int(value[1])) if isinstance(value, (tuple, list)) and len(value) == 2 else None
 
 
 def _newest_cuda() -> tuple[int, int] | None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from experiments import driver_errors, nvml
 from experiments.devices.accelerator import load_torch
-from experiments.devices.cuda import CudaDevice
+from experiments.devices.cuda import CudaDevice, Version, compute_capability, install_advice
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.doctor.gpu_checks import Card, examine_card
-from experiments.kernels.cuda_compile import cupy_package
+from experiments.kernels.cuda_compile import cupy_fault, cupy_package, installed_cupy
 from experiments.topology import read_text
 
 _NVIDIA = "0x10de"
@@ -74,10 +75,11 @@ def missing_gpu(refusal: str, torch: Torch, root: Path) -> Finding:
     return ok("GPU", f"none ({refusal}): only the CPU is measured")
 
 
-def torch_build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None) -> Finding:
+def torch_build(torch: Torch, latest: Version | None, hidden: str | None, capability: Version | None = None) -> Finding:
     """Check that the torch build fits the GPU and the driver.
 
     latest: the newest CUDA version that the driver supports; None if the driver does not report it.
+    capability: the first GPU's compute capability; None if the driver does not report it.
     hidden: the value of CUDA_VISIBLE_DEVICES; None if that variable is not set.
     """
     support = (
@@ -85,12 +87,11 @@ def torch_build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None
         if latest
         else "the driver does not report its CUDA version"
     )
+    advice = install_advice(latest, capability)
     if torch.cuda is None:
-        where = f"https://download.pytorch.org/whl/cu{latest[0]}{latest[1]}" if latest else "…/whl/cu130"
-        mend = f"pip install --force-reinstall torch --index-url {where} (or the nearest below it)"
-        return warning("CUDA", f"torch {torch.version} was built without CUDA; {support}", _NOT_MEASURED, mend)
+        return warning("CUDA", f"torch {torch.version} was built without CUDA; {support}", _NOT_MEASURED, advice)
     if latest and int(torch.cuda.split(".")[0]) > latest[0]:
-        mend = f"update the driver, or install a build of torch for CUDA {latest[0]}"
+        mend = f"update the driver, or {advice}"
         return warning("CUDA", f"torch was built for CUDA {torch.cuda}; {support}", "No kernel can be loaded.", mend)
     if not torch.sees and hidden is not None:
         seen = f"torch sees no GPU: CUDA_VISIBLE_DEVICES is {hidden!r}"
@@ -101,8 +102,11 @@ def torch_build(torch: Torch, latest: tuple[int, int] | None, hidden: str | None
     return ok("CUDA", f"torch was built for CUDA {torch.cuda}; {support}")
 
 
-def cupy_install(installed: bool) -> Finding:
-    """Check for CuPy, which compiles and runs CUDA C."""
+def cupy_install(installed: bool, packages: Sequence[str], cuda: str | None) -> Finding:
+    """Check for CuPy, which compiles and runs CUDA C. packages: CuPy's pip packages. cuda: torch's CUDA version."""
+    seen, mend = cupy_fault(packages, cuda)
+    if seen:
+        return warning("CuPy", seen, "Points with the study's own CUDA kernels fail.", mend)
     if installed:
         return ok("CuPy", "installed")
     return note(
@@ -127,18 +131,24 @@ def examine(root: Path, device: str | None, library: Any = None, torch: Torch | 
         version = nvml.ask_text(library, "nvmlSystemGetDriverVersion") or "unknown version"
         findings.append(ok("driver", f"{version}, {count} GPU(s)"))
         if torch.version:
-            findings.append(torch_build(torch, latest, os.environ.get("CUDA_VISIBLE_DEVICES")))
-        findings += [
-            warning(name, why, _NOT_MEASURED, "")
-            for name, _, why in (reason.partition(": ") for reason in torch.left_out)
-        ]
+            capability = compute_capability(nvml.ask(library, "nvmlDeviceGetHandleByIndex", 0), library)
+            findings.append(torch_build(torch, latest, os.environ.get("CUDA_VISIBLE_DEVICES"), capability))
+        findings += map(_unusable_gpu, torch.left_out)
         if torch.cuda is not None:
-            findings.append(cupy_install(importlib.util.find_spec("cupy") is not None))
+            packages = installed_cupy()
+            findings.append(cupy_install(importlib.util.find_spec("cupy") is not None, packages, torch.cuda))
     if device is not None:
         return findings + _examine_device(device, count, library)
     for index in range(count):
         findings += _examine_index(index, count, library)
     return findings
+
+
+def _unusable_gpu(reason: str) -> Finding:
+    """Return the finding for a GPU that torch cannot use. reason: 'cuda:0: the reason: the advice'."""
+    name, _, line = reason.partition(": ")
+    seen, _, mend = line.rpartition(": ")
+    return warning(name, seen, _NOT_MEASURED, mend)
 
 
 def _examine_index(index: int, count: int, library: Any) -> list[Finding]:

@@ -5,10 +5,13 @@ The tests compile the kernels' source texts with NVIDIA's compiler, which needs 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from functools import cache
+from importlib.metadata import distributions
 from typing import Any
 
+from experiments.devices.accelerator import load_torch
 from experiments.workload import Unsupported
 
 Launch = Callable[..., None]
@@ -18,9 +21,41 @@ def cupy_package() -> str:
     """Return the name of the pip package with the CuPy for this torch build."""
     import torch
 
-    if torch.version.hip is not None:
-        return "cupy-rocm-7-0"
-    return f"cupy-cuda{(torch.version.cuda or '13').partition('.')[0]}x"
+    return _package_name(torch.version.cuda, torch.version.hip)
+
+
+def _package_name(cuda: str | None, hip: str | None) -> str:
+    return "cupy-rocm-7-0" if hip is not None else f"cupy-cuda{(cuda or '13').partition('.')[0]}x"
+
+
+def installed_cupy() -> list[str]:
+    """List the installed pip packages that contain CuPy."""
+    names = {str(package.name).lower() for package in distributions() if package.name}
+    return sorted(name for name in names if re.fullmatch(r"cupy(-cuda\d+x?|-rocm[\d-]+)?", name))
+
+
+def cupy_fault(packages: Sequence[str], cuda: str | None, hip: str | None = None) -> tuple[str, str]:
+    """Return the reason why CuPy cannot run and the command that mends it; ('', '') if there is no such reason.
+
+    packages: the names from `installed_cupy`. cuda, hip: the versions that torch was built for.
+    """
+    right = _package_name(cuda, hip)
+    mend = f"pip uninstall --yes {' '.join(packages)} && pip install {right}"
+    if len(packages) > 1:
+        return f"{' and '.join(packages)} are installed together, and overwrite each other's files", mend
+    built = re.search(r"cuda(\d+)x$", packages[0]) if packages else None
+    if built and cuda and built[1] != cuda.partition(".")[0]:
+        return f"{packages[0]} needs CUDA {built[1]}'s libraries, and torch was built for CUDA {cuda}", mend
+    return "", ""
+
+
+def installed_cupy_fault() -> list[str]:
+    """Return a list with a line on the fault in the installed CuPy, if there is one. Loads torch."""
+    torch, _ = load_torch()
+    if torch is None or (torch.version.cuda is None and torch.version.hip is None):
+        return []
+    seen, mend = cupy_fault(installed_cupy(), torch.version.cuda, torch.version.hip)
+    return [f"CuPy: {seen}: {mend}"] if seen else []
 
 
 def open_cupy(device: str) -> Any:

@@ -7,6 +7,7 @@ rated peaks. A failure that `preflight` finds would also occur in the study, but
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -253,14 +254,15 @@ def make_preflight(
 
 
 def _absent_devices(plan: Plan, known: Sequence[str], reasons: Sequence[str]) -> list[Line]:
-    """Return a line for each planned device that this machine lacks, and a line if this machine shows no GPU.
+    """Return a line for each planned device that this machine lacks, and for each unusable GPU or library.
 
     known: the devices on this machine. reasons: for each unusable device, the reason.
     """
     lacking = sorted({job.device for job in plan.jobs} - set(known))
     lines = [Line("look", device, "the plan measures it, but this machine does not have it") for device in lacking]
     if any(name != "cpu" for name in known):
-        return lines
+        named = [reason.partition(": ") for reason in reasons if re.match(r"[a-z]+:\d+: |CuPy: ", reason)]
+        return lines + [Line("look", name, why) for name, _, why in named]
     why = "; ".join(reasons)
     return [*lines, Line("look", "no GPU found", f"{why} (`doctor` says more; --device cpu tries the CPU alone)")]
 
@@ -272,8 +274,9 @@ def _list_devices() -> tuple[list[dict[str, Any]], list[str]]:
     program on that GPU later. Raises StudyError if the child process fails.
     """
     program = (
-        "import json; from experiments.devices import detect; found, left_out = detect(); "
-        "print(json.dumps([[device.describe() for device in found], left_out]))"
+        "import json; from experiments.devices import detect; "
+        "from experiments.kernels.cuda_compile import installed_cupy_fault as fault; found, left_out = detect(); "
+        "print(json.dumps([[device.describe() for device in found], left_out + fault()]))"
     )
     try:
         devices, reasons = profiler_check.run_for_json([sys.executable, "-c", program], lambda answer: answer, {})

@@ -223,6 +223,8 @@ def test_torch_builds_and_drivers_that_cannot_use_the_gpu_are_reported(
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert "whl/cu130" in examine_gpus({}, torch=PLAIN)["CUDA"].mend
+    assert "whl/cu126" in examine_gpus({"CudaComputeCapability": (6, 0)}, torch=PLAIN)["CUDA"].mend
+    assert "whl/cu118" in examine_gpus({}, cuda=11040)["CUDA"].mend
     assert "supports up to CUDA 12.8" in examine_gpus({}, cuda=12080)["CUDA"].seen
     blind = cuda_checks.Torch("2.13.0", "13.0", None, sees=False)
     assert (
