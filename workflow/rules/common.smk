@@ -210,7 +210,14 @@ def check_required_device():
         return
     if workflow.execution_settings is None or not workflow.is_main_process:
         return
-    command = ["experiments", "probe", "--require", config["require"], "--option", f"preset={config['preset']}"]
+    command = [
+        "experiments",
+        "probe",
+        "--require",
+        config["require"],
+        "--option",
+        f"preset={config['preset']}",
+    ]
     if not workflow.dryrun:
         hold_run_lock()
         run_or_stop(*command)
