@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -186,9 +187,18 @@ def _pages_moved() -> float:
 
 
 def count_heat_throttles(root: Path = ROOT) -> float:
-    """Sum how often heat lowered the clock of CPU 0's core and of its socket; 0 if the kernel has no such counters."""
-    folder = root / "sys/devices/system/cpu/cpu0/thermal_throttle"
-    return sum(read_number(folder / f"{scope}_throttle_count") or 0.0 for scope in ("core", "package"))
+    """Sum how often heat lowered the clock of each socket and of its first core; 0 without counters in the kernel."""
+    files = (folder / f"{scope}_throttle_count" for folder in _heat_counters(root) for scope in ("core", "package"))
+    return sum(read_number(file) or 0.0 for file in files)
+
+
+@cache
+def _heat_counters(root: Path) -> tuple[Path, ...]:
+    """List the folder with the counters for the first CPU in each socket."""
+    folders: dict[float | None, Path] = {}
+    for cpu in sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/thermal_throttle")):
+        folders.setdefault(read_number(cpu.with_name("topology") / "physical_package_id"), cpu)
+    return tuple(folders.values())
 
 
 def find_temperature_sensor(root: Path = ROOT) -> Path | None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import psutil
 
 from contract.sample_flags import Flag, format_flags, worst_flags
-from experiments import counters, processor, topology
+from experiments import counters, power_state, processor, topology
 from experiments.counters import Totals, Values
 
 # Flag samples if other processes use more than this share of all cores. A smaller share would cause false flags: on a
@@ -195,7 +195,8 @@ class Watch:
         values = self._device.values()
         clock = values.get("clock_mhz") or 0.0
         self._highest_mhz = max(self._highest_mhz, clock)
-        return State(values, (*self._device.flags(), *clock_flags(clock, self._highest_mhz)))
+        flags = (*self._device.flags(), *power_state.power_flags(), *clock_flags(clock, self._highest_mhz))
+        return State(values, flags)
 
     def _read_totals(self) -> Totals:
         return counters.read_totals(self._process)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import shutil
 import socket
 import time
@@ -20,7 +21,7 @@ import psutil
 from contract.errors import StudyError
 from contract.node import utc_time
 from contract.study_dates import check_clock
-from experiments import counters, hardware, machine_state
+from experiments import counters, hardware, machine_state, power_state
 from experiments.counters import Totals, read_number
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.memory_limit import available_bytes, total_bytes
@@ -48,6 +49,8 @@ CONNECT_S = 2.0
 _ROOM_BYTES = 2**30
 # With these drivers, the hardware controls the clock: even "powersave" reaches the highest clock under load.
 _ACTIVE = ("intel_pstate", "amd-pstate-epp")
+# Ways to leave a mode that saves power, by operating system.
+_PERFORMANCE = {"Darwin": "sudo pmset -a lowpowermode 0", "Windows": "powercfg /setactive SCHEME_BALANCED"}
 # The kernel's clock sources that a process can read without a system call.
 _FAST = ("tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter")
 
@@ -89,8 +92,16 @@ def boost(root: Path) -> Finding | None:
     return note("boost", "off", "Times are steady, but slower than this processor's best.", f"echo {mend.format(CPUS)}")
 
 
-def heat(root: Path) -> Finding | None:
-    """Check the processor's temperature, and report if heat has lowered the processor's clock since boot."""
+def heat(root: Path, rise: float = 0.0, limit_share: float = 1.0) -> Finding | None:
+    """Check the processor's temperature, and report if heat lowers the processor's clock, or has done so since boot.
+
+    rise: number of times heat lowered the clock while others were watched. limit_share: share of the processor's speed
+    that heat leaves (`power_state.speed_limit`).
+    """
+    mend = "let it cool down, and check fans and dust"
+    if rise or limit_share < 1 or power_state.is_cooled_by_clock(root):
+        left = f" to {limit_share:.0%} of its speed" if limit_share < 1 else ""
+        return warning("heat", f"heat lowers the clock now{left}", "Times get longer as the machine warms up.", mend)
     thermometer, times = counters.find_temperature_sensor(root), counters.count_heat_throttles(root)
     warmth = read_number(thermometer) if thermometer else None
     limit = read_number(thermometer.with_name("temp1_crit")) if thermometer else None
@@ -100,7 +111,7 @@ def heat(root: Path) -> Finding | None:
     if warmth is not None and limit and warmth > limit - 10_000:
         seen += [f"the limit is {limit / 1000:.0f} °C"]
         why = "At this limit the processor lowers its clock."
-        return warning("heat", ", ".join(seen), why, "let it cool down, and check fans and dust")
+        return warning("heat", ", ".join(seen), why, mend)
     if times:
         seen += [f"heat lowered the clock {times:.0f} times since boot"]
         mend = "check the cooling; affected samples are flagged"
@@ -326,14 +337,15 @@ def battery(plugged: bool | None, profile: str) -> Finding | None:
     """Check that no power-saving mode is active.
 
     plugged: True on mains power, False on battery power, None if the machine has no battery.
-    profile: the firmware's power profile; '' if the firmware has no profiles.
+    profile: the power profile (`power_state`); '' if the system has none.
     """
     if plugged is False:
         why = "On battery a machine lowers its clock and its power limits."
         return warning("power", "on battery", why, "plug it in")
-    if profile in ("low-power", "quiet", "cool"):
-        why = "The firmware limits clock and power."
-        return warning("power", f"profile {profile}", why, "powerprofilesctl set performance")
+    if power_state.saves_power(profile):
+        why = "The system limits clock and power."
+        mend = _PERFORMANCE.get(platform.system(), "powerprofilesctl set performance (in WSL2: Windows' power mode)")
+        return warning("power", f"profile {profile}", why, mend)
     seen = ["plugged in"] * bool(plugged) + [f"profile {profile}"] * bool(profile)
     return ok("power", ", ".join(seen)) if seen else None
 
@@ -374,21 +386,18 @@ def examine(root: Path, results: Path) -> list[Finding | None]:
     stalled = None
     if before.stalled_s is not None and after.stalled_s is not None:
         stalled = (after.stalled_s - before.stalled_s) / (after.time_s - before.time_s)
-    battery_state = getattr(psutil, "sensors_battery", lambda: None)()
     place = next(folder for folder in (results, *results.parents) if folder.is_dir())
     return [
         load(watched, cores),
         steal(watched, cores),
         available_memory(available_bytes(root), total_bytes(root), stalled, psutil.virtual_memory().total),
-        battery(
-            battery_state.power_plugged if battery_state else None,
-            read_text(root / "sys/firmware/acpi/platform_profile"),
-        ),
+        battery(power_state.is_plugged_in(), power_state.desktop_profile(root) or power_state.power_profile(root)),
         disk_space(shutil.disk_usage(place).free, str(results)),
         loopback(connect_to_self()),
         processor_facts(about.get("unknown", [])),
         date(is_synchronized()),
-        *(check(root) for check in (governor, boost, heat, quota, numa, clock_source)),
+        heat(root, after.heat_throttles - before.heat_throttles, power_state.speed_limit()),
+        *(check(root) for check in (governor, boost, quota, numa, clock_source)),
         affinity(allowed, cores, root),
         kinds_of_cores(root, allowed),
         isolated_cpus(root, allowed),
