@@ -117,7 +117,7 @@ def _add_memory(cards: list[gpus.Card], devices: Sequence[dict[str, Any]]) -> li
 
 
 def unknown_gpu_facts(record: dict[str, Any]) -> list[str]:
-    """List the unknown facts about a node's GPUs, one per line."""
+    """List the unknown facts about a node's GPUs, and the number formats that the GPUs lack, one per line."""
     refused = nvml.recorded_refusal(record)
     in_trouble = refused and not driver_errors.means_no_driver(refused)
     lines = [f"NVML does not answer ({refused}): {driver_errors.advice(refused)}"] if in_trouble else []
@@ -129,6 +129,8 @@ def unknown_gpu_facts(record: dict[str, Any]) -> list[str]:
     for device in record["devices"]:
         if reason := device.get("unwatched"):
             lines.append(f"{device['id']}: {nvml.Unwatched(reason).meaning}")
+        for lost, instead in device.get("substitutes", {}).items():
+            lines.append(f"{device['id']}: no units for {lost}: {instead} is measured in its place")
     return lines
 
 

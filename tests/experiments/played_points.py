@@ -73,6 +73,7 @@ def _model_points() -> Iterator[Point]:
     yield from _grid("training", {"batch": 2}, model=("resnet",))
     yield from _grid("training", {"batch": 4, "backend": "graph"}, model=("mlp", "cnn"), dtype=("float32", "bfloat16"))
     yield from _grid("training", {"batch": 2, "model": "gpt-1m", "dtype": "bfloat16"}, backend=("torch", "graph"))
+    yield from _grid("training", {"batch": 4, "model": "mlp", "dtype": "float16"}, backend=("torch", "graph"))
     axes: dict[str, tuple[Any, ...]] = {"phase": ("training", "forward"), "dtype": ("float32", "bfloat16")}
     yield from _grid("roofline", {"model": "mlp", "batch": 4}, **axes)
     yield from _grid("roofline", {"model": "small-gpt", "batch": 1}, phase=("prefill", "decode"))

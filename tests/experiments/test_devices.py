@@ -488,6 +488,8 @@ def test_formats_without_units_are_refused_and_replaced_in_the_record(
     entry = device.describe()
     check_document(entry, NODE_SCHEMA["properties"]["devices"]["items"], "cuda:0")
     replaced = {"bfloat16": "float16", "tf32": "float32"}
+    lines = fingerprint.unknown_gpu_facts({"hardware": {"gpus": [], "nvml": "driver 580"}, "devices": [entry]})
+    assert ("cuda:0: no units for bfloat16: float16 is measured in its place" in lines) == ("bfloat16" in lacking)
     assert entry.get("substitutes", {}) == {key: value for key, value in replaced.items() if key in lacking}
 
 

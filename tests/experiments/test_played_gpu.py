@@ -112,9 +112,9 @@ def test_nvidia_points_have_all_metrics(outcomes: list[dict[str, Any]], name: st
             assert NVIDIA_METRICS[name] <= valued_metrics(answer), params
 
 
-def test_autocast_trains_in_bfloat16(outcomes: list[dict[str, Any]]) -> None:
+def test_autocast_trains_in_formats_with_16_bits(outcomes: list[dict[str, Any]]) -> None:
     for params, answer in device_points(outcomes, "cuda:0", "training"):
-        assert (answer["error"] > 1e-4) == (params["dtype"] == "bfloat16"), params
+        assert (answer["error"] > 1e-4) == (params["dtype"] in ("bfloat16", "float16")), params
 
 
 @pytest.mark.parametrize("fault", FAULTS)

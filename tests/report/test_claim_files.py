@@ -85,6 +85,14 @@ def test_claims_use_known_quantities_and_verified_entries_and_have_links() -> No
                 assert reference[name]["status"] == ("not verified" if part.awaits else "verified"), name
 
 
+def test_claims_about_bfloat16_on_gpus_take_the_format_of_older_gpus_too(claim: dict[str, Any]) -> None:
+    for part in claim.get("all_of", [claim]):
+        scope = part.get("scope", {})
+        formats = {"dtype": [], **scope}["dtype"]
+        if scope.get("device") == "gpu" and "bfloat16" in formats:
+            assert "float16" in (formats if isinstance(formats, list) else [])
+
+
 def test_claims_have_notes_and_thresholds_have_reasons(claim: dict[str, Any]) -> None:
     assert claim["says"].endswith(".") and claim["note"].strip()
     for part in decided_parts(claim):
