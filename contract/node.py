@@ -269,9 +269,10 @@ NODE_SCHEMA: dict[str, Any] = object_schema(
     hosts=list_schema(INSTANCE, 1000),
     jobs=map_schema(_JOB, 1000),
     looks=list_schema(_LOOK, 10),
-    # Load while the record was made. other_load, steal: shares of the time of all cores.
+    # Load while the record was made. other_load, steal: shares of the time of all cores; steal is missing on systems
+    # that do not count it.
     load_before=object_schema(
-        "other_load steal", load_1min=number_schema(1e6), other_load=number_schema(1e3), steal=number_schema(1e3)
+        "other_load", load_1min=number_schema(1e6), other_load=number_schema(1e3), steal=number_schema(1e3)
     ),
     # Facts that could not be read, by their key such as `hardware.cpu.governor`, with the reason.
     unreadable=map_schema(text_schema(), 200),

@@ -6,9 +6,11 @@ The counters are in a few small kernel files. All are read between samples, in l
 from __future__ import annotations
 
 import contextlib
+import mmap
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +25,8 @@ from contract.cgroups import ROOT, cgroup_folders, cpu_quota, parse_decimal, rea
 from contract.sample_flags import Flag
 from experiments import nvml, topology
 
-_PAGE = 4096
+# Bytes per page in psutil's count of swapped bytes: on Linux psutil assumes 4 kiB, elsewhere it asks the system.
+_PAGE = 4096 if sys.platform == "linux" else mmap.PAGESIZE
 # The kernel's names for temperature sensors inside processors.
 _SENSORS = ("coretemp", "k10temp", "zenpower", "cpu_thermal")
 
@@ -43,7 +46,7 @@ class Totals:
     busy_s: CPU time used by all processes, on all cores.
     allowed_busy_s: CPU time used by all processes on the CPUs in this process's affinity.
     own_s: CPU time used by this process and its children.
-    stolen_s: CPU time withheld by the hypervisor.
+    stolen_s: CPU time withheld by the hypervisor; None if the system does not count it.
     queued_s: time during which some task waited for a core.
     stalled_s: time during which some task waited for memory; None if the kernel has no pressure stall information.
     pages: number of pages moved to and from disk for lack of memory; 0 if `stalled_s` is known.
@@ -58,7 +61,7 @@ class Totals:
     busy_s: float = 0.0
     allowed_busy_s: float = 0.0
     own_s: float = 0.0
-    stolen_s: float = 0.0
+    stolen_s: float | None = 0.0
     queued_s: float = 0.0
     stalled_s: float | None = None
     pages: float = 0.0
@@ -87,7 +90,6 @@ def count_stops() -> None:
 
 def read_totals(process: psutil.Process) -> Totals:
     node = psutil.cpu_times()
-    stolen = getattr(node, "steal", 0.0)
     busy = _busy_s(node)
     stalled = pressure("memory")
     periods, hits = quota_periods()
@@ -96,7 +98,7 @@ def read_totals(process: psutil.Process) -> Totals:
         busy_s=busy,
         allowed_busy_s=_allowed_busy_s(busy),
         own_s=_own_cpu_s(process),
-        stolen_s=stolen,
+        stolen_s=getattr(node, "steal", None),
         queued_s=pressure("cpu") or 0.0,
         stalled_s=stalled,
         pages=_pages_moved() if stalled is None else 0.0,
@@ -128,9 +130,10 @@ def _allowed_busy_s(everywhere: float) -> float:
 
 def _own_cpu_s(process: psutil.Process) -> float:
     """Sum the CPU seconds used by a process, its ended children, its workers and their fork servers."""
-    spent = sum(process.cpu_times()[:4])
     if process.pid != os.getpid():
-        return float(spent)
+        return float(sum(process.cpu_times()[:4]))
+    # On macOS, psutil does not count the time of ended children.
+    spent = sum(os.times()[:4])
     for child in multiprocessing.active_children():
         with contextlib.suppress(psutil.Error):
             worker = psutil.Process(child.pid)

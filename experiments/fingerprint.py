@@ -100,7 +100,7 @@ def _watch_load(process: psutil.Process, before: counters.Totals) -> dict[str, f
     """Return the load from other processes since `before`, over at least WATCH_S, without this process's own load."""
     time.sleep(max(0.0, WATCH_S - (time.perf_counter() - before.time_s)))
     values, _ = machine_state.compare_totals(before, counters.read_totals(process), os.cpu_count() or 1)
-    shares = {name: round(values[name] or 0.0, 4) for name in ("other_load", "steal")}
+    shares = {name: round(value, 4) for name in ("other_load", "steal") if (value := values[name]) is not None}
     return machine_facts.load_average() | shares
 
 

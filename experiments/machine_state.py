@@ -206,7 +206,7 @@ def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, lis
     """Compare the counters' totals at the beginning and end of an interval.
 
     Returns two values, and a flag for each disturbance in the interval. The values are the CPU time of other processes
-    and the time stolen by the hypervisor, as shares of the time of all `cores`.
+    and the time stolen by the hypervisor (None if the system does not count it), as shares of the time of all `cores`.
     """
 
     def rise(name: str) -> float:
@@ -239,7 +239,7 @@ def compare_totals(before: Totals, now: Totals, cores: int) -> tuple[Values, lis
         flags.append(Flag("memory", f"stalled {min(stalled, 1.0):.0%} of the time"))
     elif pages > PAGES_PER_S:
         flags.append(Flag("memory", f"{pages:,.0f} pages a second from or to the disk"))
-    return {"other_load": other, "steal": steal}, flags
+    return {"other_load": other, "steal": None if now.stolen_s is None else steal}, flags
 
 
 def crowding_flags(before: Totals, now: Totals, threads: int) -> list[Flag]:

@@ -257,13 +257,16 @@ def _core_kinds(sources: _Sources, cpus: Collection[int]) -> list[dict[str, Any]
 
 def _is_virtual(sources: _Sources) -> bool | None:
     """True for a virtual machine; None if unknown."""
+    flags = [about["flags"].split() for about in sources.info.values() if "flags" in about]
+    # lscpu names only hypervisors that it knows.
+    if any("hypervisor" in line for line in flags):
+        return True
     fields = dict(sources.fields)
     if "Hypervisor vendor" in fields:
         return bool(parse_text(fields["Hypervisor vendor"])) or None
     if first_values(sources.fields, "Architecture", "CPU(s)"):
         return False
-    flags = [about["flags"].split() for about in sources.info.values() if "flags" in about]
-    return any("hypervisor" in line for line in flags) if flags else None
+    return False if flags else None
 
 
 def _read_caches(sources: _Sources) -> tuple[dict[str, dict[str, int]] | None, bool]:

@@ -12,6 +12,7 @@ import itertools
 import multiprocessing
 import random
 import shutil
+import sys
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -234,6 +235,8 @@ def _shared_memory_fault() -> str:
     The text names the fault and a remedy.
     """
     place = Path("/dev/shm")
+    if sys.platform != "linux":
+        return ""
     try:
         free = shutil.disk_usage(place).free
     except OSError:

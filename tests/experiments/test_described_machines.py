@@ -111,6 +111,21 @@ def test_reports_on_real_machines_give_the_expected_record(
     assert kind.isascii()
 
 
+@pytest.mark.parametrize(
+    ("flags", "vendor", "virtual"),
+    [("fpu hypervisor", "", True), ("fpu", "Microsoft", True), ("fpu", "", False), ("", "", False)],
+)
+def test_virtual_machine_is_known_by_its_flag_or_its_hypervisor(
+    tree: Tree, flags: str, vendor: str, virtual: bool
+) -> None:
+    machine = {
+        "cpuinfo": [{"cpus": "0-1", "flags": flags}],
+        "lscpu": "Architecture: x86_64\n" + f"Hypervisor vendor: {vendor}\n" * bool(vendor),
+    }
+    record = processor.describe(range(2), None, tree(kernel_files(machine)), program_answers(machine, in_json=False))
+    assert record["virtual"] is virtual
+
+
 def test_simd_extensions_on_a_mac_come_from_sysctl(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     arm = {"hw.optional.arm.FEAT_BF16": 1, "hw.optional.arm.FEAT_SME": 0, "hw.optional.AdvSIMD": 1}

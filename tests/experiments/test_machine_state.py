@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import namedtuple
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -459,8 +460,36 @@ def test_busy_time_is_counted_on_allowed_cpus(monkeypatch: pytest.MonkeyPatch) -
     assert counters._allowed_busy_s(99.0) == 99.0
 
 
-def test_own_cpu_time_includes_child_processes() -> None:
+@pytest.mark.parametrize("children_by_psutil", [True, False])
+def test_own_cpu_time_includes_child_processes(monkeypatch: pytest.MonkeyPatch, children_by_psutil: bool) -> None:
     own = psutil.Process()
+    if not children_by_psutil:  # as on macOS
+        real = own.cpu_times
+        monkeypatch.setattr(own, "cpu_times", lambda: (*real()[:2], 0.0, 0.0))
     before = counters._own_cpu_s(own)
     subprocess.run([sys.executable, "-c", "end = __import__('time').process_time\nwhile end() < 0.3: pass"], check=True)
     assert counters._own_cpu_s(own) - before >= 0.25
+
+
+def test_mac_gives_totals_without_the_counters_that_it_lacks(monkeypatch: pytest.MonkeyPatch, tree: Tree) -> None:
+    """psutil's fields on macOS: no steal, no iowait, pages of 16 kiB; no affinity and no kernel files."""
+    times = namedtuple("times", "user nice system idle")
+    swap = namedtuple("swap", "total used free percent sin sout")
+    spent = [times(10.0, 0.0, 5.0, 85.0), times(12.0, 0.0, 5.5, 87.5)]
+    moved = [swap(0, 0, 0, 0.0, 100 << 14, 0), swap(0, 0, 0, 0.0, 1300 << 14, 0)]
+    monkeypatch.setattr(counters, "_PAGE", 1 << 14)
+    monkeypatch.setattr(counters.psutil, "cpu_times", lambda percpu=False: spent[0])
+    monkeypatch.setattr(counters.psutil, "swap_memory", lambda: moved[0])
+    monkeypatch.setattr(counters, "pressure", lambda kind: None)
+    monkeypatch.setattr(counters, "quota_periods", lambda: (0.0, 0.0))
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    before = counters.read_totals(psutil.Process())
+    spent.pop(0), moved.pop(0)
+    now = replace(counters.read_totals(psutil.Process()), time_s=before.time_s + 1, own_s=before.own_s)
+    values, flags = compare_totals(before, now, cores=4)
+    assert values == {"other_load": pytest.approx(2.5 / 4), "steal": None}
+    assert [flag.name for flag in flags] == ["busy", "memory"]
+    assert "1,200 pages" in str(flags[1])
+    assert counters.cpu_counters(SimpleNamespace(), tree({})).values() == dict.fromkeys(
+        ("clock_mhz", "temperature_c", "power_w")
+    )

@@ -162,6 +162,8 @@ def test_low_shared_memory_error_suggests_shm_size(
     fault = data_loading._shared_memory_fault()
     assert bool(fault) == bool(words)
     assert re.search(words, fault)
+    monkeypatch.setattr(data_loading.sys, "platform", "darwin")
+    assert data_loading._shared_memory_fault() == ""
 
 
 def test_full_preset_contains_the_baseline_of_every_point() -> None:
