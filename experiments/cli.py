@@ -139,6 +139,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     seal.add_argument("--out", type=parse_path, required=True, help="node.json to write")
     seal.set_defaults(run=_seal)
 
+    wanted = commands.add_parser(
+        "wanted", help="list the machines that would decide open claims, and the claims that this machine would decide"
+    )
+    wanted.add_argument("--json", action="store_true", help="print JSON")
+    wanted.add_argument(
+        "--file", type=parse_path, help="list from `python -m report wanted` (default: data/wanted.json)"
+    )
+    wanted.set_defaults(run=_list_machines)
+
     outcomes = commands.add_parser("outcomes", help="count a node's failed and skipped points by reason")
     outcomes.add_argument(
         "folders", type=parse_path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes"
@@ -403,6 +412,14 @@ def _seal(arguments: argparse.Namespace) -> int:
     if plan and arguments.looks and not plan.looks:
         plan = replace(plan, looks=tuple({"rounds": number} for number in look_rounds(plan.rounds)))
     seal(arguments.probe, arguments.rounds, arguments.out, plan)
+    return 0
+
+
+def _list_machines(arguments: argparse.Namespace) -> int:
+    from experiments.wanted import describe_wanted, format_wanted
+
+    described = describe_wanted(arguments.file)
+    print(json.dumps(described.as_json, indent=1) if arguments.json else format_wanted(described))
     return 0
 
 

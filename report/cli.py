@@ -242,6 +242,11 @@ def parser() -> argparse.ArgumentParser:
     )
     calibration.add_argument("--out", type=parse_path, default=Path("data/advice.json"), metavar="FILE")
 
+    wanted = commands.add_parser(
+        "wanted", parents=[verdicts], help="list the machines that would decide open claims, and write them to a file"
+    )
+    wanted.add_argument("--out", type=parse_path, metavar="FILE", help="default: data/wanted.json")
+
     listed = commands.add_parser(
         "references",
         parents=[claims, reference, published],
@@ -469,6 +474,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         record = calibrate(outcomes, datetime.now(UTC).date())
         write_json(args.out, record)
         print("\n".join(describe(record)))
+    elif args.command == "wanted":
+        import msgspec
+
+        from contract import machine_needs
+        from contract.files import write_json
+        from report.verdicts import read_verdicts
+        from report.wanted_machines import wanted_machines
+
+        content = wanted_machines(read_verdicts(args.verdicts))
+        write_json(args.out or machine_needs.WANTED, msgspec.to_builtins(content), in_lines=True)
+        print("\n".join(machine_needs.format_table(machine_needs.machine_rows(content.needs))))
     elif args.command == "references":
         from report.commands.list_references import list_references
         from report.data.published_records import PUBLISHED

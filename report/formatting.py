@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from contract.machine_kinds import SERVER_CORES
 from contract.node import count_machines, kind_of_node
 
 ALLOWED_PREFIX = {"FLOP/s", "B/s", "B", "Hz", "FLOP", "W", "s", "J", "J/FLOP", "J/B"}
@@ -19,8 +20,6 @@ _SPELT = {"d": "days", "h": "hours"}
 # Match plural words in units, which become singular after 1.
 _PLURAL = re.compile(r"\b(cycle|day|hour|node|request|row|sample|server|thread|token)s\b")
 _DEVICE = {"cpu": "CPU", "gpu": "GPU"}
-# A machine with at least this many cores counts as a server, as in claim W01.
-SERVER_CORES = 64
 BASELINES = {
     "core": "one core",
     "socket": "one socket",

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from contract.machine_kinds import KINDS
 from report.formatting import (
-    SERVER_CORES,
     YES_NO,
     capitalize,
     first_items,
@@ -29,13 +29,6 @@ from report.formatting import (
 from report.outcomes import UNTRIED, Verdict, is_sensitive_to_list
 
 Record = Mapping[str, Any]
-# Machine kinds (`data.machine_kinds.KINDS`) in words.
-MACHINES = {
-    "laptop": "laptop",
-    "desktop": "desktop with DDR5 memory",
-    "many-core": f"server with {SERVER_CORES} cores",
-    "server": f"server with {SERVER_CORES} cores beside a GPU",
-}
 _COMPARES = {"at_least": "at least", "at_most": "at most", "within": "within"}
 _HOLDS = {"supports": "holds", "challenges": "fails", "undecided": "is undecided"}
 _LABELS = {"dtype": "number format", "threads": "number of threads", "backend": "library", "op": "operation"}
@@ -202,7 +195,7 @@ def missing_text(need: Record) -> str:
     wanted = join_words(need.get("experiments", []))
     if need["verdict"] == Verdict.AWAITING_HARDWARE:
         kind = need.get("machine")
-        machine = MACHINES[kind] if kind else f"node with a {need['device'].upper()}"
+        machine = KINDS[kind].name if kind else f"node with a {need['device'].upper()}"
         return f"no {machine} has measured {wanted}"
     why = need.get("why", "")
     if need["verdict"] == Verdict.AWAITING_SOURCE:

@@ -102,6 +102,9 @@ class Missing(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     single_rounds: Annotated[int, Meta(description="Estimates of one round, without an interval")] = 0
     source: Annotated[str, Meta(description="The published figure")] = ""
     why: Annotated[str, Meta(description="Why it is missing")] = ""
+    baseline: Annotated[str, Meta(description="Kind of machine that the part needs, measured or not")] = ""
+    devices: Annotated[list[str], Meta(description="Kinds of devices that a machine needs to supply it")] = []
+    energy: Annotated[list[str], Meta(description="Kinds of devices whose energy the part needs and no node has")] = []
 
 
 class OpenCase(Struct, kw_only=True, forbid_unknown_fields=True):

@@ -11,6 +11,7 @@ last="$(find data/editions -mindepth 2 -maxdepth 2 -name verdicts.json | sort -V
 rm -rf "$made"
 python -m report gather --nodes data/nodes --out "$made/data"
 python -m report judge --data "$made/data" --out "$made/verdicts.json"
+python -m report wanted --verdicts "$made/verdicts.json" >/dev/null
 python -m report render --verdicts "$made/verdicts.json" --data "$made/data" --out "$made/report" --renderer pandoc \
     ${last:+--previous "$last"}
 python -m report dataset --verdicts "$made/verdicts.json" --data "$made/data" --out "$made/dataset"

@@ -1,54 +1,9 @@
-"""Machine kinds that articles compare with a GPU, and their nodes."""
+"""Find the nodes of a machine kind."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
-
+from contract.machine_kinds import KINDS
 from report.data.dataset import Dataset
-from report.formatting import SERVER_CORES
-
-# Regex to match laptop processors by name. Intel's model numbers end in H, HK, HX, P, U or V, or in G and a digit.
-# AMD's end in H, HS, HX or U. Apple's M and Qualcomm's Snapdragon X match too, because no server uses them.
-LAPTOP = re.compile(
-    r"core.*(\d{3,5}(hx|hk|h|p|u|v)|\d{3,4}g\d)\b|ryzen.*\d{3,4}(hx|hs|h|u)\b|apple m\d|snapdragon\(?r?\)? x", re.I
-)
-# Regex to match desktop processors that support only dual-channel DDR5: AMD's for socket AM5 and Intel's for LGA 1851,
-# without a laptop suffix. Intel's 12th to 14th generations do not match, because they also support DDR4, and node
-# records do not distinguish DDR4 from DDR5. Source: the makers' product pages.
-DESKTOP = re.compile(r"ryzen \d (pro )?[789]\d{3}(x3d|xt|x|ge|g|f)?\b|core.*ultra \d 2\d5(kf|ks|k|f|t)?\b", re.I)
-
-Record = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Kind:
-    """Machine kind.
-
-    matches: returns True for such a machine's record. device: 'gpu' if such a machine must have a GPU, else ''.
-    """
-
-    matches: Callable[[Record], bool]
-    device: str = ""
-
-
-def _cpu_model(record: Record) -> str:
-    return str(record["hardware"]["cpu"]["model"])
-
-
-def _is_gpu_server(record: Record) -> bool:
-    there = any(device["kind"] == "gpu" for device in record["devices"])
-    return there and int(record["hardware"]["cpu"]["usable_cores"]) >= SERVER_CORES
-
-
-KINDS = {
-    "laptop": Kind(lambda record: bool(LAPTOP.search(_cpu_model(record)))),
-    "desktop": Kind(lambda record: bool(DESKTOP.search(_cpu_model(record)))),
-    "many-core": Kind(lambda record: int(record["hardware"]["cpu"]["usable_cores"]) >= SERVER_CORES),
-    "server": Kind(_is_gpu_server, "gpu"),
-}
 
 
 def nodes_of_kind(data: Dataset, kind: str) -> list[str]:

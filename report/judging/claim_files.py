@@ -48,7 +48,7 @@ class Part:
     """Claim part: a quantity, the rule to judge it, and the rule's threshold.
 
     cases_why: the reason why the cases are a chosen list; '' if they are not.
-    machine: a machine kind from `machine_kinds.KINDS`, whose nodes alone decide the part; '' means all nodes.
+    machine: a machine kind from `contract.machine_kinds.KINDS`, whose nodes alone decide the part; '' means all nodes.
     declared: the claim's threshold, if `threshold` is another one to try; None if it is not.
     word: the article's word for this part's strength; '' if it is the claim's word.
     margin, margin_why: for published figures, those of `PublishedEvidence`.

@@ -14,12 +14,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from contract.errors import StudyError
+from contract.machine_kinds import KINDS
 from contract.node import kind_of_node
+from contract.sample_table import metric_unit
 from report.data.dataset import Dataset, DataUse, MissingSourceError
 from report.data.looks import datasets_at_looks, look_nodes
-from report.data.machine_kinds import KINDS, nodes_of_kind
+from report.data.machine_kinds import nodes_of_kind
 from report.estimates import Estimates, device_kind, merge_source_rows
 from report.formatting import label_value
 from report.judging.claim_files import Claim, Part
@@ -86,17 +89,45 @@ def kinds_needed(part: Part, quantity: Quantity) -> list[str]:
 
 
 def find_missing(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
-    """Find the evidence that a part lacks, if its rule has nothing to compare.
+    """Find the evidence that a part lacks, if its rule has nothing to compare, and the machine to supply it.
 
     estimates: all estimates for the part's quantity, in scope or not.
     """
+    return _with_machine(_find_evidence(part, quantity, estimates, data), part, quantity, data)
+
+
+def _with_machine(need: Missing, part: Part, quantity: Quantity, data: Dataset) -> Missing:
+    """Add the kind of machine, the devices and the energy counters that can supply the evidence."""
+    kinds, baseline = kinds_needed(part, quantity), _baseline(part)
+    # Nodes of other kinds supply the other side of a comparison with a kind of machine.
+    devices = list(filter(None, [KINDS[baseline].device])) if baseline else kinds
+    energy = [kind for kind in kinds if _lacks_energy(quantity, kind, data)]
+    return structs.replace(need, baseline=baseline, devices=devices, energy=energy)
+
+
+def _baseline(part: Part) -> str:
+    """Return the machine kind that a part needs; '' if it needs none."""
+    machine = part.machine or str(part.scope.get("baseline"))
+    return machine if machine in KINDS else ""
+
+
+def _lacks_energy(quantity: Quantity, kind: str, data: Dataset) -> bool:
+    """Tell if a quantity reads energy, and no node has counted any on this kind of device."""
+    with data.track_use() as used:
+        quantity.estimates(data)
+    energy = [place for place in used.rows if metric_unit(place[1]) == "J"]
+    kinds = {device_kind(device) for place in energy for device in data.summary(*place)["device"]}
+    return bool(energy) and kind not in kinds
+
+
+def _find_evidence(part: Part, quantity: Quantity, estimates: Estimates, data: Dataset) -> Missing:
     kinds = kinds_needed(part, quantity)
     wanted = list(quantity.experiments)
     for kind in kinds:
         if not data.nodes_with_device(kind):
             return Missing(Verdict.AWAITING_HARDWARE, wanted, device=kind)
-    machine = part.machine or str(part.scope.get("baseline"))
-    if machine in KINDS and not nodes_of_kind(data, machine):
+    machine = _baseline(part)
+    if machine and not nodes_of_kind(data, machine):
         return Missing(Verdict.AWAITING_HARDWARE, wanted, machine=machine, device=KINDS[machine].device)
     device_kinds = kinds or sorted({kind for node in data.nodes.nodes for kind in node.kinds()})
     for experiment in wanted:
@@ -401,7 +432,7 @@ def add_published_results(part_result: PartResult, claim: Claim, cache: Quantity
 
     A part that lacks evidence or rounds takes the outcome of the first direct evidence that decides, if there is any.
     """
-    waits = part_result.missing or _missing_rounds(part_result)
+    waits = part_result.missing or _missing_rounds(part_result, cache.data)
     others = judge_published(part_result.part, claim, cache)
     deciding = next(
         (other for other in others if other.strength == DIRECT and other.outcome and other.outcome.is_decided), None
@@ -420,7 +451,7 @@ def add_published_results(part_result: PartResult, claim: Claim, cache: Quantity
     )
 
 
-def _missing_rounds(part_result: PartResult) -> Missing | None:
+def _missing_rounds(part_result: PartResult, data: Dataset) -> Missing | None:
     """Ask for more rounds if a part is undecided and most estimates have one round and no interval."""
     if part_result.result is None or part_result.quantity is None or part_result.outcome is not Verdict.UNDECIDED:
         return None
@@ -428,4 +459,5 @@ def _missing_rounds(part_result: PartResult) -> Missing | None:
     if 2 * single <= every:
         return None
     wanted = list(part_result.quantity.experiments)
-    return Missing(Verdict.AWAITING_EXPERIMENT, wanted, single_rounds=single, estimates=every)
+    need = Missing(Verdict.AWAITING_EXPERIMENT, wanted, single_rounds=single, estimates=every)
+    return _with_machine(need, part_result.part, part_result.quantity, data)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from contract.errors import StudyError
 from contract.files import read_json, read_yaml
 from contract.looks import LOOKS
+from contract.machine_needs import machine_rows
 from contract.provenance import short_commit
 from report import formatting
 from report.data.dataset import DataUse
@@ -44,6 +45,7 @@ from report.pages.sections import exhibits_of
 from report.pages.site_sources import MISSING, Page, shorten_description
 from report.publish.claimreview import claim_reviews, script_element
 from report.verdict_sentences import count_rule_changes
+from report.wanted_machines import wanted_machines
 
 # Path to the page that lists failures.
 CHECKS = "measurements/checks"
@@ -400,7 +402,22 @@ def _machines_page(evidence: Evidence) -> Page:
     kinds = nodes_by_kind(document["nodes"], evidence.shown_nodes)
     refused = [{"file": str(entry["file"]), "reason": str(entry["reason"])} for entry in document["refused"]]
     return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
-                {"kinds": kinds, "refused": refused, "choice": evidence.choice}, key="machines")  # fmt: skip
+                {"kinds": kinds, "refused": refused, "choice": evidence.choice,
+                 "wanted": list(_wanted_rows(document))}, key="machines")  # fmt: skip
+
+
+def _wanted_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a table row for each kind of machine that would decide open claims."""
+    known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
+    for row in machine_rows(wanted_machines(document).needs):
+        claims = [
+            {**verdict_words.claim_entry(known[need.claim]), "parts": "; ".join(need.parts), "is_open": need.is_open}
+            for need in sorted(row.needs, key=lambda need: not need.is_open)
+        ]
+        yield {
+            "machine": capitalize(row.machine.text), "claims": claims, "experiments": row.experiments,
+            "preset": row.preset.name, "is_further": row.is_further, "minutes": f"{row.minutes:g}",
+        }  # fmt: skip
 
 
 def _method_page(evidence: Evidence) -> Page:

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from contract.machine_kinds import KINDS
 from report.data.dataset import Dataset
-from report.data.machine_kinds import KINDS
 from report.derivations import Formula, Input, assumed_input, computed_input, documented_input, measured_input
 from report.derived_estimates import Derivation
 from report.quantities.derived import six_flop, utilisation

@@ -110,7 +110,7 @@ def speedup(data: Dataset) -> Estimates:
     """Training rate on one GPU, relative to that on a CPU, for the same model and batch.
 
     baseline: `core` is one thread on the GPU's own host, and `node` the most threads measured there; `server` is the
-    host if it has at least 64 cores (`formatting.SERVER_CORES`), all in use; `fleet` is the fastest CPU on any node,
+    host if it has at least 64 cores (`machine_kinds.SERVER_CORES`), all in use; `fleet` is the fastest CPU on any node,
     with all its threads, which `detail` names. precision: equal (the same dtype on both sides) or best (each side's
     fastest dtype). Each side uses its fastest library: runtime on the GPU, cpu_runtime on the CPU.
     """

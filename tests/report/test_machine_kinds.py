@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contract.machine_kinds import DESKTOP, LAPTOP, SERVER_CORES
 from contract.node import read_node, write_node
 from contract.sample_table import read_samples, write_samples
 from report.data.dataset import Dataset
-from report.data.machine_kinds import DESKTOP, LAPTOP, SERVER_CORES
 from report.data.node_reader import read_nodes
 from report.data.reference_figures import REFERENCE as ENTRIES
 from report.data.reference_figures import read_reference
