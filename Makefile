@@ -2,6 +2,8 @@
 # downloads a browser into Playwright's cache.)
 # `make study CONFIG='preset=full budget_min=30'` changes settings of config/config.yaml.
 
+# For a line without shell signs, some makes ignore the PATH below unless SHELL is set.
+SHELL := /bin/bash
 PYTHON ?= python3
 BIN := .venv/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)

@@ -106,3 +106,14 @@ def test_missing_tools_skip_tests_but_fail_in_ci(tmp_path: Path) -> None:
     assert skips[1].startswith("not tested here (1): compiled code: no C++ compiler; ")
     strict = subprocess.run(order, env={**bare, "CI": "true"}, capture_output=True, text=True, check=False, cwd=ROOT)
     assert strict.returncode == 1 and "1 passed, 3 errors" in strict.stdout
+
+
+def test_checkout_with_windows_line_ends_keeps_scripts_usable(tmp_path: Path) -> None:
+    words = ["git", "clone", "--quiet", "--config", "core.autocrlf=true", str(ROOT), str(tmp_path / "study")]
+    subprocess.run(words, check=True, capture_output=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "--eol"], cwd=tmp_path / "study", check=True, capture_output=True, text=True
+    )
+    places = [line.split() for line in listed.stdout.splitlines()]
+    assert len(places) > 500
+    assert [line for line in places if line[1] == "w/crlf" and line[2] != "attr/-text"] == []
