@@ -3,4 +3,4 @@
 from experiments import worker_environment
 
 # Go offline before any library is imported: some libraries read these variables only once.
-worker_environment.go_offline()
+worker_environment.set_fixed_variables()

@@ -54,7 +54,7 @@ def _node_lines(node: Path) -> Iterable[str]:
         point = ["round", "experiment", "device", "backend", "dtype", "threads", "params"]
         table = table.assign(lost=table["status"].ne("ok"))
         # A point is partly ok if some of its metrics (for example those of its profile) are lost, but not all.
-        table["partly"] = table["lost"] & ~table.groupby(point)["lost"].transform("all")
+        table["partly"] = table["lost"] & ~table.groupby(point, observed=True)["lost"].transform("all")
         worst = table.sort_values("lost").drop_duplicates(point, keep="last")
         counts.update(worst[["experiment", "device", "partly", "status", "reason"]].itertuples(index=False, name=None))
     # Merge reasons that differ only in numbers, and show the first of them.

@@ -61,13 +61,14 @@ _HIDDEN = "(not told)"
 
 
 # Disable telemetry, downloads and version checks. ONNX Runtime's wheels send telemetry by default and store a machine
-# identifier in the home folder (its Privacy.md).
-OFFLINE = {
+# identifier in the home folder (its Privacy.md). llvmlite before 0.45 needs a variable to read LLVM's present IR.
+FIXED_VARIABLES = {
     "ORT_DISABLE_TELEMETRY": "1", "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_DISABLE_UPDATE_CHECK": "1", "DISABLE_TELEMETRY": "1", "DO_NOT_TRACK": "1",
+    "LLVMLITE_ENABLE_OPAQUE_POINTERS": "1",
 }  # fmt: skip
-# Name of OpenVINO's module for telemetry. No variable disables this telemetry, so `go_offline` prevents the module's
-# import, without which OpenVINO works too.
+# Name of OpenVINO's module for telemetry. No variable disables this telemetry, so `set_fixed_variables` prevents the
+# module's import, without which OpenVINO works too.
 REPORTING = "openvino_telemetry"
 
 # Extra variables by torch's device type. Without TEARDOWN_CUPTI, CUPTI (used by the profiler) stays attached after
@@ -75,9 +76,9 @@ REPORTING = "openvino_telemetry"
 _OF_DEVICES = {"cuda": {"TEARDOWN_CUPTI": "1"}}
 
 
-def go_offline() -> None:
-    """Disable telemetry and downloads in this process and its children."""
-    os.environ.update(OFFLINE)
+def set_fixed_variables() -> None:
+    """Set FIXED_VARIABLES in this process and its children."""
+    os.environ.update(FIXED_VARIABLES)
     sys.modules.setdefault(REPORTING, None)  # type: ignore[arg-type]
 
 
@@ -101,7 +102,7 @@ def blocked_variables() -> dict[str, str]:
     return {
         name: value if _SETTING.fullmatch(value) else _HIDDEN
         for name, value in sorted(os.environ.items())
-        if _REPORTED.fullmatch(name) and not is_allowed(name) and name not in OFFLINE
+        if _REPORTED.fullmatch(name) and not is_allowed(name) and name not in FIXED_VARIABLES
     }
 
 
@@ -112,7 +113,7 @@ def clean_environment_applied() -> Iterator[None]:
     Libraries imported meanwhile choose the same settings as in a measuring process.
     """
     before = dict(os.environ)
-    for name in before.keys() - clean_environment().keys() - OFFLINE.keys():
+    for name in before.keys() - clean_environment().keys() - FIXED_VARIABLES.keys():
         del os.environ[name]
     try:
         yield

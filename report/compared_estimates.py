@@ -98,7 +98,7 @@ def _series_along(cases: Estimates, along: str) -> list[tuple[dict[str, Any], pd
     if not labels:
         return [({}, frame.sort_values(along))]
     groups: list[tuple[dict[str, Any], pd.DataFrame]] = []
-    for key, part in frame.groupby(labels, dropna=False, sort=True):
+    for key, part in frame.groupby(labels, dropna=False, sort=True, observed=True):
         values: tuple[Hashable, ...] = key if isinstance(key, tuple) else (key,)
         groups.append((dict(zip(labels, values, strict=True)), part.sort_values(along)))
     return groups
@@ -371,7 +371,7 @@ def pool_machines(estimates: Estimates) -> Estimates:
 def _group_numbers(estimates: Estimates, kinds: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return each row's group number: rows with the same kind and keys form a group. Numbers follow the row order."""
     keys = pd.DataFrame({name: pd.factorize(estimates[name])[0] for name in estimates.keys if name != "node"})
-    numbers = keys.assign(node=kinds).groupby(["node", *keys.columns], sort=False).ngroup().to_numpy()
+    numbers = keys.assign(node=kinds).groupby(["node", *keys.columns], sort=False, observed=True).ngroup().to_numpy()
     return pd.factorize(numbers)[0].astype(np.intp)
 
 
@@ -387,7 +387,7 @@ def _fill_pooled_rows(blank: PooledEstimates) -> PooledEstimates:
         blank.instance_rows[members].tolist(), each["source_rows"].iloc[members].tolist(), strict=True
     ):
         rows.setdefault(row, []).append(behind)
-    grouped = each.iloc[members].groupby(blank.instance_rows[members])
+    grouped = each.iloc[members].groupby(blank.instance_rows[members], observed=True)
     values = {
         "node": grouped["node"].min().to_numpy(),
         "estimate": estimate[several],
@@ -438,7 +438,7 @@ def instance_ranges(estimates: Estimates) -> dict[int, tuple[float, float]]:
     """Map each pooled row to the smallest and largest estimate among its instances."""
     if not isinstance(estimates, PooledEstimates):
         return {}
-    values = estimates.instances.numbers("estimate").groupby(estimates.instance_rows)
+    values = estimates.instances.numbers("estimate").groupby(estimates.instance_rows, observed=True)
     ends = zip(values.min().tolist(), values.max().tolist(), strict=True)
     return {row: both for row, both in enumerate(ends) if estimates.instance_counts[row] > 1}
 

@@ -116,7 +116,7 @@ class Estimates:
     def positions(self, *names: str) -> Iterator[tuple[tuple[Any, ...], NDArray[np.intp]]]:
         """Yield each group's label values and row positions, which is far cheaper than `groups` for many groups."""
         if len(self):
-            for key, at in self.frame.groupby(list(names), sort=True, dropna=False).indices.items():
+            for key, at in self.frame.groupby(list(names), sort=True, dropna=False, observed=True).indices.items():
                 yield key if isinstance(key, tuple) else (key,), np.asarray(at, np.intp)
 
     @property
@@ -252,16 +252,15 @@ class Estimates:
         if not len(self):
             return Estimates(self.frame.reindex(columns=[*by, *keep, *VALUES]), self.log)
         order = self.frame.sort_values("estimate", ascending=False, kind="stable")
-        group = order.groupby(list(by), dropna=False, sort=True).ngroup()
+        group = order.groupby(list(by), dropna=False, sort=True, observed=True).ngroup()
         first = ~group.duplicated()
         least = order.loc[first, "low"].set_axis(group[first])
-        reach = (order["high"] >= group.map(least)).groupby(group).sum()
+        reach = (order["high"] >= group.map(least)).groupby(group, observed=True).sum()
         top = order[first].iloc[np.argsort(group[first].to_numpy(), kind="stable")]
         rivals = reach.sort_index().clip(lower=1).to_numpy(float)
         widened = Estimates(top, self.log).at_level(1 - (1 - statistics.LEVEL) / rivals).frame
         details = [
-            ", ".join(filter(None, map(_label_text, detail, values)))
-            for values in top[list(detail)].itertuples(index=False, name=None)
+            ", ".join(filter(None, map(_label_text, detail, values))) for values in top[list(detail)].to_numpy(object)
         ]
         best = widened[[*by, *keep, *VALUES]].assign(detail=details)
         return Estimates(best.reset_index(drop=True), self.log)

@@ -68,7 +68,8 @@ def compare_runs(first: Path, second: Path) -> dict[str, Any]:
         # Ratio of the clock in the second run to the clock in the first run.
         "clock": float(clock.median()) if len(clock) else None,
         "experiments": [
-            _summarise_experiment(str(name), part) for name, part in points.groupby("experiment", sort=True)
+            _summarise_experiment(str(name), part)
+            for name, part in points.groupby("experiment", sort=True, observed=True)
         ],
         "all": _count_agreement(points),
     }
@@ -97,7 +98,12 @@ def compare_points(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     ends = [np.where(log, np.exp(end), 1 + end / of) for end in (apart, apart - half, apart + half)]
     timed = log & (half > 0)
     table = both[SERIES].assign(ratio=ends[0], low=ends[1], high=ends[2], agrees=np.abs(apart) <= half, timed=timed)
-    shared = pd.Series(np.where(timed, apart, np.nan)).groupby(table["experiment"]).transform("median").fillna(0)
+    shared = (
+        pd.Series(np.where(timed, apart, np.nan))
+        .groupby(table["experiment"], observed=True)
+        .transform("median")
+        .fillna(0)
+    )
     beside = np.where(timed, np.abs(apart - shared) <= half, table["agrees"])
     return table.assign(agrees_beside=beside)[~np.isnan(half)].reset_index(drop=True)
 

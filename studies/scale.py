@@ -51,15 +51,15 @@ def make_template(folder: Path, series: int) -> Files:
         [to_data_frame(load_samples(path)[0]) for path in sorted(folder.glob("*.parquet"))], ignore_index=True
     )
     rows = rows[rows["sample"] < SAMPLES]
-    metrics = rows.groupby(POINT)["metric"].nunique().sample(frac=1, random_state=1)
+    metrics = rows.groupby(POINT, observed=True)["metric"].nunique().sample(frac=1, random_state=1)
     chosen = metrics[metrics.cumsum() <= series]
     if chosen.sum() < 0.95 * series:
         raise StudyError(f"{folder}: {metrics.sum()} series, {series} are wanted")
     whole = rows.merge(chosen.index.to_frame(index=False), on=POINT)
-    first = whole[whole["round"] == whole.groupby([*POINT, "metric"])["round"].transform("min")]
+    first = whole[whole["round"] == whole.groupby([*POINT, "metric"], observed=True)["round"].transform("min")]
     return {
         f"{experiment}.{str(device).replace(':', '-')}.{number}.parquet": part.assign(round=number)
-        for (experiment, device), part in first.groupby(["experiment", "device"])
+        for (experiment, device), part in first.groupby(["experiment", "device"], observed=True)
         for number in range(1, ROUNDS + 1)
     }
 

@@ -79,8 +79,13 @@ class CachedNetwork:
 
     def truncate(self, start: int) -> None:
         """Drop cached tokens from position `start` on."""
-        if self.length > start:
-            self.cache.crop(start - self.length)
+        excess = self.length - start
+        if excess > 0 and hasattr(self.cache.layers[0], "crop"):
+            self.cache.crop(-excess)
+        elif excess > 0:
+            # Before Transformers 5.21, this is the only counter in a layer of a static cache.
+            for layer in self.cache.layers:
+                layer.cumulative_length.sub_(excess)
         self.length = start
 
 

@@ -121,7 +121,7 @@ class Dataset:
         rows = self.table[[*place, "protocol"]].drop_duplicates().astype(dict.fromkeys(place, str))
         protocols = rows["protocol"].fillna(0)
         kinds = [rows["node"].map(kind_of_node), rows["experiment"], rows["metric"]]
-        older = rows[protocols < protocols.groupby(kinds).transform("max")]
+        older = rows[protocols < protocols.groupby(kinds, observed=True).transform("max")]
         return frozenset(older[place].itertuples(index=False, name=None))
 
     def _is_superseded(self, table: pd.DataFrame) -> NDArray[np.bool_]:
@@ -226,7 +226,7 @@ class Dataset:
             & (samples["status"] == "ok")
             & (samples[column] >= 0 if unit == "1" else samples[column] > 0)
         ]
-        rank = read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True)
+        rank = read.groupby([*POINT, "round"], observed=True)["elapsed_s"].rank(pct=True)
         read = read[rank > settled]
         return self.estimates_from_samples(read.assign(metric=column, value=read[column], unit=unit))
 

@@ -161,7 +161,7 @@ def _build_node(folder: Folder, samples: pd.DataFrame, used: list[_File], refuse
     refused. Synthetic data is not checked, because it does not come from a real machine.
     """
     file_index = np.repeat(np.arange(len(used)), [len(table) for _, table, _ in used])
-    rounds_by_file = samples[ROUND].assign(file=file_index).drop_duplicates().groupby("file")[ROUND]
+    rounds_by_file = samples[ROUND].assign(file=file_index).drop_duplicates().groupby("file", observed=True)[ROUND]
     names = {at: _round_names(table) for at, table in rounds_by_file}
     # Record each file's round name, to recognize the round in a renamed file.
     rounds = [

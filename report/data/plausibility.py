@@ -221,8 +221,8 @@ def _gpu_limits(record: Mapping[str, Any], device: str, timed: pd.DataFrame) -> 
 
 def _duration_faults(seconds: pd.DataFrame, rounds: Sequence[Mapping[str, Any]]) -> list[Fault]:
     """Find rounds with contradictory durations, for example samples that take longer than the round itself."""
-    spent = (seconds["value"] * seconds["calls"]).groupby(seconds["file"]).sum()
-    last = seconds["elapsed_s"].groupby(seconds["file"]).max()
+    spent = (seconds["value"] * seconds["calls"]).groupby(seconds["file"], observed=True).sum()
+    last = seconds["elapsed_s"].groupby(seconds["file"], observed=True).max()
     faults: list[Fault] = []
     for at, about in enumerate(rounds):
         if "wall_s" not in about or "timed_s" not in about:
@@ -256,8 +256,8 @@ def _gap_faults(seconds: pd.DataFrame) -> list[Fault]:
     durations = (seconds["value"] * seconds["calls"]).to_numpy(float)[1:]
     usable = follows & (gap > 0)
     series = np.cumsum(~follows)
-    shares = pd.Series(durations[usable] / gap[usable]).groupby(series[usable]).median()
-    row_of = pd.Series(np.flatnonzero(usable) + 1).groupby(series[usable]).first()
+    shares = pd.Series(durations[usable] / gap[usable]).groupby(series[usable], observed=True).median()
+    row_of = pd.Series(np.flatnonzero(usable) + 1).groupby(series[usable], observed=True).first()
     rows = seconds.iloc[row_of.to_numpy()].reset_index(drop=True)
     share = shares.to_numpy(float)
     # Apply the lower limit only to `time` with several calls per sample. A sample with a single call may be selected
@@ -283,7 +283,7 @@ def _work_faults(table: pd.DataFrame) -> list[Fault]:
         ]
     for column, unit in (("flop", "FLOP"), ("bytes", "B")):
         kinds = series.dropna(subset=[column]).drop_duplicates([*_POINT, column])
-        first = kinds.groupby(_POINT, sort=False)[column].transform("first")
+        first = kinds.groupby(_POINT, sort=False, observed=True)[column].transform("first")
         faults += [
             (
                 row.file,

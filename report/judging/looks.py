@@ -46,7 +46,7 @@ def _first_decided(part: Part, looks: Sequence[ComparedEstimates], nodes: Collec
     if not len(last.estimates) or "node" not in last.estimates.labels:
         return last
     keys = pd.concat([look.estimates.frame[last.estimates.keys] for look in looks], ignore_index=True)
-    cases = keys.groupby(last.estimates.keys, dropna=False, sort=False).ngroup().to_numpy()
+    cases = keys.groupby(last.estimates.keys, dropna=False, sort=False, observed=True).ngroup().to_numpy()
     threshold = part.declared or part.threshold
     sides = [side for look in looks for side in CaseSides(part, look.estimates, look.settled).separate_sides(threshold)]
     decides = (

@@ -55,7 +55,7 @@ def _drop_undecidable(estimates: Estimates) -> Estimates:
     if "node" not in estimates.labels or has_interval.all():
         return estimates
     keys = estimates.frame[estimates.keys].assign(node=estimates["node"].map(kind_of_node, na_action="ignore"))
-    cases = keys.groupby(estimates.keys, dropna=False, sort=False).ngroup().to_numpy()
+    cases = keys.groupby(estimates.keys, dropna=False, sort=False, observed=True).ngroup().to_numpy()
     return estimates.take(has_interval | ~np.isin(cases, cases[has_interval]))
 
 
@@ -74,7 +74,9 @@ def _narrow(estimates: Estimates, name: str, value: Any) -> Estimates:
         return estimates.take([])
     if name == "threads" and value == "all":
         threads = estimates.numbers("threads")
-        most = threads.groupby([estimates["node"], estimates["device"].map(device_kind)]).transform("max")
+        most = threads.groupby([estimates["node"], estimates["device"].map(device_kind)], observed=True).transform(
+            "max"
+        )
         return estimates.take(threads == most)
     return estimates.filter(**{name: value})
 
@@ -146,7 +148,7 @@ def _experiment_failure(experiment: str, kind: str, data: Dataset) -> Failure | 
     nodes = list(data.group_labels(data.nodes_with_device(kind)))
     if not len(rows):
         return Failure(kind, nodes)
-    commonest = rows.groupby(["status", "reason"]).size().idxmax()
+    commonest = rows.groupby(["status", "reason"], observed=True).size().idxmax()
     return Failure(kind, nodes, *(commonest if isinstance(commonest, tuple) else (commonest,)))
 
 

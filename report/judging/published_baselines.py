@@ -72,7 +72,7 @@ def _measured_rows(pair: Mapping[str, Any], published: float, cache: QuantityCac
     rows = []
     nodes, values = row_nodes(estimates), estimates.numbers("estimate").to_numpy()
     kinds = estimates["node"].map(kind_of_node)
-    for at in kinds.groupby(kinds).indices.values():
+    for at in kinds.groupby(kinds, observed=True).indices.values():
         row = int(np.asarray(at)[values[at].argmax()])
         ends = row_interval(estimates, row)
         if ends["estimate"] is not None:

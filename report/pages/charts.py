@@ -316,11 +316,11 @@ def line_chart(
             sns.lineplot(shown, x=x, y=y, estimator=None, ax=axes, markeredgecolor=PAPER,
                          linestyle="-" if joined else "none", **grouped)  # fmt: skip
             if {"low", "high"} <= set(shown):
-                for key, part in shown.groupby(hue, sort=False) if hue else [("", shown)]:
+                for key, part in shown.groupby(hue, sort=False, observed=True) if hue else [("", shown)]:
                     axes.vlines(part[x], part["low"], part["high"], color=colours[key], alpha=0.5, linewidth=2)
             if "one_round" in shown:
                 alone = shown[shown["one_round"].eq(True)]
-                for key, part in alone.groupby(hue, sort=False) if hue else [("", alone)]:
+                for key, part in alone.groupby(hue, sort=False, observed=True) if hue else [("", alone)]:
                     axes.plot(part[x], part[y], marker=marks[key], markerfacecolor=PAPER, markeredgecolor=colours[key],
                               linestyle="none", zorder=3)  # fmt: skip
             for called, value in (levels or {}).items():
@@ -382,7 +382,11 @@ def bar_chart(
             left = np.zeros(len(names))
             for level in hues:
                 part = (
-                    shown[shown[hue] == level].groupby(y, sort=False)[x].sum().reindex(list(labels.values())).fillna(0)
+                    shown[shown[hue] == level]
+                    .groupby(y, sort=False, observed=True)[x]
+                    .sum()
+                    .reindex(list(labels.values()))
+                    .fillna(0)
                 )
                 axes.barh(list(labels.values()), part, left=left, color=palette[level], label=str(level), height=0.7)
                 left += part.to_numpy()
@@ -393,7 +397,7 @@ def bar_chart(
         axes.set_ylabel("")
         axes.tick_params(axis="y", length=0)
         axes.grid(visible=False, axis="y")
-        total = shown.groupby(y)[x].sum() if stacked else shown[x]
+        total = shown.groupby(y, observed=True)[x].sum() if stacked else shown[x]
         axes.set_xlim(0, float(total.max()) * 1.05 or 1)
         axes.xaxis.set_major_locator(MaxNLocator(3 if is_narrow(width) else 5))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: format_tick(value)))

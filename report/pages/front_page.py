@@ -86,7 +86,7 @@ def _generation_facts(evidence: Evidence) -> Iterator[tuple[str, Fact]]:
         & (table["source"] == "anybench-stream")
     ]  # fmt: skip
     if len(memory):
-        best = memory.groupby("cpu")["value"].max() / _WEIGHTS
+        best = memory.groupby("cpu", observed=True)["value"].max() / _WEIGHTS
         for name, value in (("least", best.min()), ("most", best.max())):
             yield f"writing {name}", Fact(two_digits(float(value)), "derived", "claims/W06")
     cards = table[

@@ -98,7 +98,7 @@ def recurrent_over_transformer(data: Dataset) -> Estimates:
     distance = (pairs.numbers("other_flop") / pairs.numbers("step_flop")).map(np.log).abs()
     near = distance[distance <= np.log(SIMILAR_FACTOR)]
     keys = [pairs[name][near.index] for name in ("node", "device", "baseline", "precision", "dtype", "model", "batch")]
-    nearest = pairs.take(sorted(near.groupby(keys, dropna=False).idxmin()))
+    nearest = pairs.take(sorted(near.groupby(keys, dropna=False, observed=True).idxmin()))
     detail = [f"over {TRANSFORMER}, batch {int(batch)}, {runtimes}"
               for batch, runtimes in nearest.rows("other_batch", "other_runtimes")]  # fmt: skip
     return nearest.label(detail=detail).drop_labels("step_flop", "other_batch", "other_flop", "other_runtimes")

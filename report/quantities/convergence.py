@@ -55,7 +55,7 @@ def seed_values(data: Dataset, metric: str) -> pd.DataFrame:
     """Return one row per run: _SERIES labels, batch, rate, seed (from 0), source_rows, and value (mean over rounds)."""
     samples = data.samples("convergence", columns=[*POINT, "sample", "metric", "status", "value"])
     ok = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
-    runs = ok.groupby([*POINT, "sample"])["value"].mean().reset_index()
+    runs = ok.groupby([*POINT, "sample"], observed=True)["value"].mean().reset_index()
     # Parse each parameter text only once, because it recurs for every seed and on every node.
     codes, texts = pd.factorize(runs["params"])
     params = pd.DataFrame([json.loads(text) for text in texts], columns=["data", "model", "batch", "rate", "epochs"])
@@ -73,9 +73,11 @@ def chosen_points(data: Dataset) -> pd.DataFrame:
     relative to the base rate) and detail.
     """
     by = [*_SERIES, "batch"]
-    means = seed_values(data, "validation_accuracy").groupby([*by, "rate"])["value"].mean().reset_index()
-    rates = means.groupby(by)["rate"]
-    best = means.index.isin(means.groupby(by)["value"].idxmax()) & (rates.transform("count") >= FEWEST_RATES)
+    means = seed_values(data, "validation_accuracy").groupby([*by, "rate"], observed=True)["value"].mean().reset_index()
+    rates = means.groupby(by, observed=True)["rate"]
+    best = means.index.isin(means.groupby(by, observed=True)["value"].idxmax()) & (
+        rates.transform("count") >= FEWEST_RATES
+    )
     edge = best & ((means["rate"] == rates.transform("min")) | (means["rate"] == rates.transform("max")))
     detail = pd.Series(
         [f"{format_exact(rate)} times the base rate" for rate in means["rate"]], means.index, dtype=object
@@ -99,7 +101,7 @@ def rule_points(data: Dataset, metric: str) -> pd.DataFrame:
         .merge(chosen_points(data), on=[*_SERIES, "batch", "rate"])
         .sort_values("seed", kind="stable")
     )
-    points = runs.groupby(_CHOICE)[["value", "detail", "source_rows"]].agg(
+    points = runs.groupby(_CHOICE, observed=True)[["value", "detail", "source_rows"]].agg(
         values=("value", list), detail=("detail", "first"), source_rows=("source_rows", "first")
     )
     n_samples = points["values"].map(len)
@@ -189,7 +191,7 @@ def _trend_series(data: Dataset, equal: str) -> list[tuple[dict[str, Any], Float
     points = points[points["n_samples"] >= FEWEST_SEEDS]
     counts, batch, source_rows = (points[name].to_numpy() for name in ("n_samples", "batch", "source_rows"))
     values, series = _arrays(points), []
-    groups: Any = points.groupby(names).indices
+    groups: Any = points.groupby(names, observed=True).indices
     # Series appear in the order of their first row. The loop uses arrays, because data frames are slow for few rows.
     for key, rows in sorted(groups.items(), key=lambda group: group[1][0]):
         if len(rows) >= FEWEST_BATCHES:
@@ -290,6 +292,6 @@ def time_to_target_s(data: Dataset) -> Estimates:
     reached = shares[shares["values"].map(min) >= 1]
     times = rule_points(data, "time_to_target").merge(reached[_CHOICE], on=_CHOICE)
     # Each machine is its own group, because the variation on one machine says nothing about another machine.
-    machines = np.asarray(times.groupby(["node", "device"]).ngroup(), np.int64)
+    machines = np.asarray(times.groupby(["node", "device"], observed=True).ngroup(), np.int64)
     estimates = statistics.estimate_on_log_scale(_arrays(times), machines)
     return Estimates.from_points(times.drop(columns="values"), estimates, log=True)

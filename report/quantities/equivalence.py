@@ -49,12 +49,14 @@ def _agreement_shares(data: Dataset, kind: str) -> Estimates:
 
     A device has no estimate for a format or library that it does not support.
     """
-    rows_by_group: Mapping[Any, Any] = data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP).groups
+    rows_by_group: Mapping[Any, Any] = (
+        data.table[data.table["experiment"] == "equivalence"].groupby(_GROUP, observed=True).groups
+    )
     rows, shares = [], []
-    for key, results in model_outcomes(data).groupby(_GROUP):
+    for key, results in model_outcomes(data).groupby(_GROUP, observed=True):
         labels = dict(zip(_GROUP, key, strict=True))
         if device_kind(str(labels["device"])) == kind and (results["status"] != "unsupported").any():
-            by_round = results.groupby("round")["agrees"].mean()
+            by_round = results.groupby("round", observed=True)["agrees"].mean()
             counts = {"n_rounds": len(by_round), "n_samples": len(results), "detail": _describe(results)}
             rows.append({**labels, **counts, "source_rows": tuple(sorted(rows_by_group[key]))})
             shares.append(by_round.to_numpy(float))

@@ -126,7 +126,7 @@ def _counter_rates(data: Dataset, metric: str) -> Estimates:
     samples = data.samples("gemm")
     read = samples[(samples["metric"] == metric) & (samples["status"] == "ok")]
     read = read[(read["device"].map(device_kind) == "gpu") & (read["clock_mhz"] > 0)]
-    read = read[read.groupby([*POINT, "round"])["elapsed_s"].rank(pct=True) > SETTLED]
+    read = read[read.groupby([*POINT, "round"], observed=True)["elapsed_s"].rank(pct=True) > SETTLED]
     counted = read["flop"] / 2 / (read["value"] * read["clock_mhz"] * 1e6)
     return data.estimates_from_samples(read.assign(value=counted, unit="MAC/cycle"))
 

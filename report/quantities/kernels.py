@@ -90,7 +90,9 @@ def kernel_rounds(data: Dataset, node: str | None = None) -> dict[tuple[str, str
 def _rounds_by_place(data: Dataset) -> dict[tuple[str, str, int], list[Kernels]]:
     points = _points(data)
     rounds: dict[tuple[str, str, int], list[Kernels]] = {}
-    for place, rows in pd.DataFrame({name: points[name] for name in PLACE}).groupby(PLACE).indices.items():
+    for place, rows in (
+        pd.DataFrame({name: points[name] for name in PLACE}).groupby(PLACE, observed=True).indices.items()
+    ):
         node, device, threads = cast(tuple[str, str, int], place)
         kernels = _place_kernels(points.take(np.asarray(rows)), memory.last_level_cache(data, node, device))
         if kernels:
@@ -145,8 +147,8 @@ def _points(data: Dataset) -> _Points:
     part = (ok["experiment"] == "offload") & (ok["device"] != "cpu")
     is_time = np.where(part, ok["metric"] == "device_time.compute", ok["metric"] == "time")
     timed = ok.loc[is_time, [*POINT, "round", "value"]]
-    seconds = timed.groupby([*POINT, "round"])["value"].median().unstack("round")
-    table = ok.groupby(POINT)[["flop", "bytes"]].max().join(seconds, how="inner").reset_index()
+    seconds = timed.groupby([*POINT, "round"], observed=True)["value"].median().unstack("round")
+    table = ok.groupby(POINT, observed=True)[["flop", "bytes"]].max().join(seconds, how="inner").reset_index()
     table = _with_keys(table.astype({name: object for name in POINT if name != "threads"}))
     table = table[table["whole"]].reset_index(drop=True)
     steps = _step_metrics(data).reindex(pd.MultiIndex.from_frame(table[POINT])).reset_index(drop=True)

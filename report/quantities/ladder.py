@@ -63,7 +63,7 @@ def _best_by_rung(rates: Estimates) -> Estimates:
         candidates = (rates if "backend" in limits else libraries).filter(**limits)
         if wanted.get("threads", 1) is None:
             threads = candidates.numbers("threads")
-            most = threads.groupby(candidates["node"]).transform("max")
+            most = threads.groupby(candidates["node"], observed=True).transform("max")
             candidates = candidates.take((threads == most) & (threads > 1))
         selected.append(
             candidates.best_per_group(["node", "device"], detail=["backend", "dtype"]).label(rung=rung, place=place)

@@ -90,7 +90,10 @@ def host_rates(data: Dataset) -> Estimates:
         for part in (request_estimates(data).filter(device="cpu"), products)
     ]
     rates = with_library(concat_estimates(times).inverse())
-    most, tried = (rates["threads"].groupby([rates[name] for name in by]).transform("max") for by in (["node"], labels))
+    most, tried = (
+        rates["threads"].groupby([rates[name] for name in by], observed=True).transform("max")
+        for by in (["node"], labels)
+    )
     baselines = {"core": rates.filter(threads=1), "node": rates.take(tried == most)}
     return concat_estimates(
         [part.best_per_group(labels, detail=["library"]).label(baseline=name) for name, part in baselines.items()]

@@ -120,10 +120,12 @@ def row_groups_varying(records: pd.DataFrame, same: Sequence[str], differ: str) 
 
 def _group_positions(records: pd.DataFrame, same: Sequence[str], differ: str) -> Iterator[NDArray[np.intp]]:
     """Yield row positions for each group in `groups_varying`."""
-    work = records.groupby([records[name].astype(str) for name in same], sort=False, dropna=False).ngroup()
-    several = (records.groupby(work)[differ].transform("nunique") > 1).to_numpy()
+    work = records.groupby(
+        [records[name].astype(str) for name in same], sort=False, dropna=False, observed=True
+    ).ngroup()
+    several = (records.groupby(work, observed=True)[differ].transform("nunique") > 1).to_numpy()
     where = np.flatnonzero(several)
-    for positions in records[several].groupby(work[several]).indices.values():
+    for positions in records[several].groupby(work[several], observed=True).indices.values():
         yield where[positions]
 
 

@@ -51,7 +51,7 @@ def mac_per_cycle(data: Dataset) -> Estimates:
     kinds = records["gpu"].map(gpu_kind)
     products = records[(records["task"] == "product") & (records["measure"] == "flops") & kinds.isin(list(CLOCKS))]
     rows = []
-    for (_, kind, _), same in products.groupby(["source", kinds, "dtype"], sort=False):
+    for (_, kind, _), same in products.groupby(["source", kinds, "dtype"], sort=False, observed=True):
         best = extreme_record(same, "value")
         rows.append(
             {**record_labels(data, best, "machine", "dtype"), "estimate": best["value"] / 2 / CLOCKS[str(kind)]}
@@ -131,7 +131,7 @@ def memory_bound_share(data: Dataset) -> Estimates:
     """
     records = data.published.records
     products = records[(records["task"] == "product") & (records["measure"] == "flops") & records["dtype"].isin(_HALF)]
-    best = products.groupby(products["gpu"].map(gpu_kind))["value"].max()
+    best = products.groupby(products["gpu"].map(gpu_kind), observed=True)["value"].max()
     rated, peaks = _rated_bandwidths(data), {str(kind): float(peak) for kind, peak in best.items()}
     rows = []
     for row in row_dicts(data.published.records):
@@ -182,7 +182,7 @@ def memory_over_copy(data: Dataset) -> Estimates:
     records = data.published.records
     records = records[(records["device"] == "gpu") & (records["measure"] == "bandwidth")]
     rows = []
-    for (source, _), same in records.groupby(["source", "gpu"], sort=False):
+    for (source, _), same in records.groupby(["source", "gpu"], sort=False, observed=True):
         memory = same[same["task"] == "triad"]
         for task, direction in (("copy-in", "host_to_device"), ("copy-out", "device_to_host")):
             copies = same[same["task"] == task]
@@ -221,7 +221,7 @@ def product_lead(data: Dataset) -> Estimates:
         return exact_estimates([])
     fastest = [extreme_record(way, "value") for way in ways]
     rows = []
-    for _, same in products[products["dtype"] == "float32"].groupby(["source", "cpu"], sort=False):
+    for _, same in products[products["dtype"] == "float32"].groupby(["source", "cpu"], sort=False, observed=True):
         cpu = extreme_record(same, "value")
         n = int(str(cpu["model"]).partition("x")[0])
         matrix_bytes = 4 * n * n
@@ -288,7 +288,7 @@ def _kernel_records(data: Dataset) -> Iterator[tuple[tuple[str, str], pd.DataFra
     passed = 4 * records["model"].map(_ARRAYS).astype(float) * m * n
     moved = (4 * (m * k + k * n + m * n) * products).fillna(passed)
     records = records.assign(flop=(2 * m * n * k * products).fillna(0.0), bytes=moved).dropna(subset=["bytes"])
-    for (source, gpu), same in records.groupby(["source", "gpu"], sort=True):
+    for (source, gpu), same in records.groupby(["source", "gpu"], sort=True, observed=True):
         if min((same["flop"] > 0).sum(), (same["flop"] == 0).sum()) >= MANY_KERNELS:
             yield (str(source), gpu_kind(str(gpu))), same.sort_values("key")
 
@@ -423,7 +423,7 @@ def whole_chip_ratio(data: Dataset) -> Estimates:
     for same in groups_varying(records[records["dtype"] != ""], ("source", "model", "setting", "dtype"), "device"):
         cpu = extreme_record(same[same["device"] == "cpu"], "value")
         gpus = same[same["device"] == "gpu"]
-        for kind, entries in gpus.groupby(gpus["gpu"].map(gpu_kind)):
+        for kind, entries in gpus.groupby(gpus["gpu"].map(gpu_kind), observed=True):
             best = extreme_record(entries, "value")
             rows.append(
                 {

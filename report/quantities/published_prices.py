@@ -73,7 +73,7 @@ def break_even_hours(data: Dataset) -> Estimates:
     rows = []
     for source, hourly in (("lambda-prices", hours), ("epoch-ml-hardware", aws_hours)):
         bought = records[(records["source"] == source) & (records["measure"] == "price")]
-        for kind, prices in bought.groupby("kind"):
+        for kind, prices in bought.groupby("kind", observed=True):
             hire = hourly.get(str(kind))
             if hire:
                 rows.append(
@@ -94,7 +94,7 @@ def break_even_hours(data: Dataset) -> Estimates:
 
 
 def _prices_by_kind(hired: pd.DataFrame) -> Iterator[tuple[str, Any, Any]]:
-    for kind, alike in hired.groupby("kind"):
+    for kind, alike in hired.groupby("kind", observed=True):
         yield str(kind), alike["value"].to_numpy(float), alike["gpus"].fillna(1).to_numpy(float)
 
 
@@ -109,7 +109,7 @@ def rating_error(data: Dataset) -> Estimates:
     rows = []
     for rating, (task, measure, dtype) in MEASURED.items():
         alike = records[(records["task"] == task) & (records["measure"] == measure) & (records["dtype"] == dtype)]
-        for source, same in without_copies(alike).groupby("source"):
+        for source, same in without_copies(alike).groupby("source", observed=True):
             best = {}
             for card, ids in CARDS.items():
                 measured = same[same["accelerator_id"].isin(ids)]

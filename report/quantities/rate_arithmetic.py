@@ -15,7 +15,7 @@ BEST_LABELS = ("precision", "dtype", *RUNTIMES)
 def most_threads(rates: Estimates, *by: str) -> Estimates:
     """Select the rates with the most threads on each node, or in each group that agrees in the labels `by`."""
     groups = [rates[name] for name in by or ("node",)]
-    return rates.take(rates["threads"] == rates["threads"].groupby(groups).transform("max"))
+    return rates.take(rates["threads"] == rates["threads"].groupby(groups, observed=True).transform("max"))
 
 
 def with_library(rates: Estimates) -> Estimates:

@@ -76,7 +76,8 @@ def _find_pairs(data: Dataset, combined: Estimates) -> pd.DataFrame:
     keys = list(zip(*(side.itertuples(index=False, name=None) for side in jobs), strict=True))
     periods = _round_periods(data)
     beside = {key: _ran_beside(*(periods.get(job, {}) for job in key)) for key in set(keys)}
-    return pairs[np.array([beside[key] for key in keys], dtype=bool)].groupby(_SIDES).agg(list).reset_index()
+    together = pairs[np.array([beside[key] for key in keys], dtype=bool)]
+    return together.groupby(_SIDES, observed=True)["positions"].agg(list).reset_index()
 
 
 def _round_periods(data: Dataset) -> Mapping[tuple[str, ...], _Periods]:
@@ -107,4 +108,4 @@ def _round_medians(data: Dataset, pairs: pd.DataFrame) -> pd.DataFrame:
     experiments = series["experiment"].astype(str).unique()
     samples = data.samples(*experiments, columns=[*SERIES, "round", "value", "status"])
     ok = samples[samples["status"] == "ok"].merge(series, on=SERIES)
-    return ok.groupby(["row", "round"])["value"].median().unstack("round")
+    return ok.groupby(["row", "round"], observed=True)["value"].median().unstack("round")

@@ -34,7 +34,7 @@ def runs(data: Dataset) -> pd.DataFrame:
     samples = data.samples("sustained")
     timed = samples[(samples["metric"] == "time") & (samples["status"] == "ok")]
     ran = timed.sort_values([*_RUN, "sample"], kind="stable")
-    first = ran.groupby(_RUN)[["elapsed_s", "value", "calls"]].transform("first")
+    first = ran.groupby(_RUN, observed=True)[["elapsed_s", "value", "calls"]].transform("first")
     return ran.assign(run_s=ran["elapsed_s"] - first["elapsed_s"] + first["value"] * first["calls"])
 
 
@@ -62,7 +62,7 @@ def throughput_drift(data: Dataset) -> Estimates:
     differ.
     """
     rows = []
-    for key, run in runs(data).groupby(_RUN, sort=True):
+    for key, run in runs(data).groupby(_RUN, sort=True, observed=True):
         lasted = float(run["run_s"].iloc[-1])
         if lasted >= MINUTES_S and len(run) >= 2 * TENTHS:
             labels = dict(zip(_RUN, key, strict=True))

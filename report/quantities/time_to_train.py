@@ -66,7 +66,7 @@ def prediction_error(data: Dataset) -> Estimates:
 def fastest_jobs(times: Estimates) -> Estimates:
     """Select the shortest time per job on each device with the most threads; `detail` gives format and library."""
     times = most_threads(times, "node", "device")
-    tasks = times.numbers("estimate").groupby([times[name] for name in ("node", "device", "job")])
+    tasks = times.numbers("estimate").groupby([times[name] for name in ("node", "device", "job")], observed=True)
     best = times.take(sorted(tasks.idxmin()))
     detail = [", ".join(filter(None, pair)) for pair in best.rows("dtype", "backend")]
     return best.label(detail=detail).keep_labels("node", "device", "threads", "job")

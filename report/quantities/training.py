@@ -32,7 +32,7 @@ def samples_per_second(data: Dataset) -> Estimates:
 def baseline_rates(rates: Estimates) -> Estimates:
     """Return CPU rates by baseline: `core` is one thread, and `node` is the most threads measured on that node."""
     cpu = rates.filter(device="cpu")
-    most = cpu["threads"].groupby(cpu["node"]).transform("max")
+    most = cpu["threads"].groupby(cpu["node"], observed=True).transform("max")
     return concat_estimates(
         [cpu.filter(threads=1).label(baseline="core"), cpu.take(cpu["threads"] == most).label(baseline="node")]
     )

@@ -183,8 +183,8 @@ def sums_of_parts(data: Dataset) -> dict[str, Parts]:
         return {}
     frame = frame.assign(kind=frame["device"].map(device_kind), y=-np.log(frame["estimate"]))
     result = {}
-    for kind, own in frame.groupby("kind"):
-        jobs = own.groupby("job", sort=True)
+    for kind, own in frame.groupby("kind", observed=True):
+        jobs = own.groupby("job", sort=True, observed=True)
         if len(jobs) >= LEAST_JOBS:
             rows = tuple(merge_source_rows(rows) for _, rows in jobs["source_rows"])
             ratio, within = np.exp(np.array(jobs["y"].mean(), float)), np.array(jobs["y"].var(ddof=0), float)
@@ -209,10 +209,10 @@ def correction_lines(data: Dataset) -> dict[str, Line]:
     frame["ratio"] = 1 / frame["share"]
     frame["flop"] = [operations.get(tuple(key), math.nan) for key in frame[point].itertuples(index=False)]
     frame = frame[np.isfinite(frame["ratio"]) & np.isfinite(frame["flop"])]
-    best = frame.loc[frame.groupby(["kind", "node", "device", "job"])["ratio"].idxmin()]
+    best = frame.loc[frame.groupby(["kind", "node", "device", "job"], observed=True)["ratio"].idxmin()]
     lines = {}
-    for kind, own in best.groupby("kind"):
-        jobs = own.groupby("job", sort=True)
+    for kind, own in best.groupby("kind", observed=True):
+        jobs = own.groupby("job", sort=True, observed=True)
         ratio, flop = (np.exp(jobs[name].agg(lambda values: np.log(values).mean()).to_numpy()) for name in
                        ("ratio", "flop"))  # fmt: skip
         if len(ratio) >= LEAST_JOBS:

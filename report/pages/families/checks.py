@@ -216,7 +216,7 @@ def _machine_bars(table: pd.DataFrame, value: str, axis: str) -> Callable[[float
     """Return a drawing with a bar for each machine and row; with more than MOST_BARS machines, only the longest bar."""
     machines = table["machine"].nunique()
     if machines > MOST_BARS:
-        longest = table.loc[table.groupby("what", sort=False)[value].idxmax()]
+        longest = table.loc[table.groupby("what", sort=False, observed=True)[value].idxmax()]
         return bar_chart(longest, value, "what", f"{axis}, largest of {machines}")
     return bar_chart(table, value, "what", axis, hue="machine" if machines > 1 else None)
 

@@ -52,7 +52,7 @@ def _values_by_batch(view: View, device: str, what: str) -> pd.DataFrame:
     table = pd.DataFrame(records(view.quantity(f"convergence.{what}", device=device)))
     if not len(table):
         return table
-    table = table[table.groupby(_NET)["batch"].transform("nunique") >= FEWEST_BATCHES]
+    table = table[table.groupby(_NET, observed=True)["batch"].transform("nunique") >= FEWEST_BATCHES]
     table = table.assign(net=table["data"] + ", " + table["model"], batch=table["batch"].astype(int))
     return table.sort_values(["net", "batch"])
 
@@ -89,7 +89,10 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     # Sort the learning-rate rules as in RULES, because the legend follows the row order.
     panels = errors.assign(rule=errors["learning_rate"].map(RULES.index)).sort_values(["net", "rule", "batch"])
     panels = panels.rename(columns={"learning_rate": "learning rate"})
-    ends = {str(net): (row_dicts(group)[0], row_dicts(group)[-1]) for net, group in tuned.groupby("net", sort=False)}
+    ends = {
+        str(net): (row_dicts(group)[0], row_dicts(group)[-1])
+        for net, group in tuned.groupby("net", sort=False, observed=True)
+    }
     worse = sum(case["high"] < 0 for case in passes)
     network = str(tuned["net"].mode()[0])
     first, last = ends[network]
@@ -140,7 +143,7 @@ def _alt_text(table: pd.DataFrame, unit: str) -> str:
     return "; ".join(
         f"{net}: "
         + join_words([f"{two_digits(row['estimate'])}{unit} at {row['batch']:,}" for row in row_dicts(group)])
-        for net, group in table.groupby("net", sort=False)
+        for net, group in table.groupby("net", sort=False, observed=True)
     )
 
 
@@ -175,10 +178,14 @@ def _spread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
 def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     table = _values_by_batch(view, device, "time_to_target_s")
     table = table[table["learning_rate"] == "tuned"] if len(table) else table
-    table = table[table.groupby(_NET)["batch"].transform("nunique") >= FEWEST_BATCHES] if len(table) else table
+    table = (
+        table[table.groupby(_NET, observed=True)["batch"].transform("nunique") >= FEWEST_BATCHES]
+        if len(table)
+        else table
+    )
     if not len(table):
         return
-    best = table.loc[table.groupby("net")["estimate"].idxmin()]
+    best = table.loc[table.groupby("net", observed=True)["estimate"].idxmin()]
     batches = [f"{row['batch']:,} ({row['net']})" for row in row_dicts(best)]
     batches = [f"{best['batch'].iloc[0]:,} images"] if best["batch"].nunique() == 1 else batches
     title = sentence(f"The target accuracy is reached soonest with batches of {join_words(batches)}")
@@ -207,9 +214,11 @@ def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     allowed = pd.DataFrame(records(view.cases("equivalence", "loss_tolerance", device=device)))
     if not len(deviations) or not len(allowed):
         return
-    merged = deviations.merge(allowed.groupby(keys)["estimate"].max().rename("allowed"), on=keys)
+    merged = deviations.merge(allowed.groupby(keys, observed=True)["estimate"].max().rename("allowed"), on=keys)
     merged["share"] = 100 * merged["estimate"] / merged["allowed"]
-    merged = merged.groupby(keys)[["estimate", "allowed", "share"]].max().reset_index().sort_values("share")
+    merged = (
+        merged.groupby(keys, observed=True)[["estimate", "allowed", "share"]].max().reset_index().sort_values("share")
+    )
     beyond = int((merged["share"] > 100).sum())
     rows = [{"label": f"{row['model']}, {row['dtype']}, {row['backend']}", "estimate": max(row["share"], 1e-3),
              "low": None, "high": None, "text": f"{format_number(row['share'], 2)}%"}

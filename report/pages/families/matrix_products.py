@@ -175,7 +175,7 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     shapes = cases.take((cases["shape"] != "best") & (cases["threads"] == most) & ~cases["backend"].isin(LOOPS))
     table = shapes.take((shapes["m"] == shapes["n"]) & (shapes["n"] == shapes["k"])).frame
     # Drop libraries that were measured at one size only, because a curve needs several.
-    table = table[table.groupby(["dtype", "backend"])["n"].transform("nunique") > 1]
+    table = table[table.groupby(["dtype", "backend"], observed=True)["n"].transform("nunique") > 1]
     if not len(table):
         return
     formats = [dtype for dtype in _FORMATS if dtype in set(table["dtype"])]
@@ -262,7 +262,7 @@ def _size_title(view: View, device: str, threads: int, bests: Mapping[str, Any])
 def _single_shape_sentences(shapes: Estimates) -> Iterable[str]:
     """Yield a sentence for each shape that is the only measured shape in some formats."""
     single: dict[str, list[str]] = {}
-    for dtype, sizes in shapes.frame.groupby(shapes.frame["dtype"].astype(str))["shape"]:
+    for dtype, sizes in shapes.frame.groupby(shapes.frame["dtype"].astype(str), observed=True)["shape"]:
         if sizes.nunique() == 1:
             single.setdefault(str(sizes.iloc[0]).replace("x", " × "), []).append(str(dtype))
     for shape, dtypes in single.items():

@@ -119,7 +119,9 @@ def _main_memory_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     best = rates.take(rates["backend"] == "best") if len(rates) else rates
     if not len(best):
         return
-    largest = rates.take(rates["footprint"] == rates["footprint"].groupby(rates["device"]).transform("max"))
+    largest = rates.take(
+        rates["footprint"] == rates["footprint"].groupby(rates["device"], observed=True).transform("max")
+    )
     cases = sorted(records(largest), key=lambda case: (str(case["device"]), -float(case["estimate"])))
     rows = [estimate_row(_way_label(view, case), case, "B/s", 1e9) for case in cases]
     tops = _fastest_per_device(best.frame)
@@ -168,7 +170,7 @@ def _core_gain_sentences(view: View) -> list[str]:
 
 def _fastest_per_device(best: pd.DataFrame) -> list[dict[str, Any]]:
     """Return the fastest case per device, CPU first."""
-    tops = best.sort_values("estimate").groupby("device").tail(1)
+    tops = best.sort_values("estimate").groupby("device", observed=True).tail(1)
     return sorted(row_dicts(tops), key=lambda case: (case["device"] != "cpu", case["device"]))
 
 

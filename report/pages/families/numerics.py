@@ -52,7 +52,7 @@ def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     if not len(cells):
         return
     table = cells.frame.assign(detail="")
-    ends = table.groupby("method")["estimate"].agg(["min", "max", "size"]).reindex(_ORDER).dropna()
+    ends = table.groupby("method", observed=True)["estimate"].agg(["min", "max", "size"]).reindex(_ORDER).dropna()
     rows = [
         {"label": _METHODS[str(method)], "estimate": high, "other": low, "low": low, "high": high,
          "text": _format_ulp(high) if low == high else f"{_format_ulp(low)} to {_format_ulp(high)}"}
@@ -136,7 +136,9 @@ def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     )
     if not len(products):
         return
-    worst = products.loc[products.groupby(["device", "dtype"])["error"].idxmax()].sort_values("error", ascending=False)
+    worst = products.loc[products.groupby(["device", "dtype"], observed=True)["error"].idxmax()].sort_values(
+        "error", ascending=False
+    )
     cells = row_dicts(worst)
     rows = [
         {"label": f"{cell['dtype']}{device_suffix(view, str(cell['device']))}", "estimate": 1e6 * float(cell["error"]),
