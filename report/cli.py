@@ -145,6 +145,16 @@ def parser() -> argparse.ArgumentParser:
 
     commands.add_parser("summary", parents=[verdicts], help="count the claims per verdict")
 
+    embedding = commands.add_parser("embed", help="put a page of a rendered report into one file")
+    embedding.add_argument("page", type=parse_path, nargs="?", default=Path("results/report/index.html"))
+    embedding.add_argument("--out", required=True, type=parse_path, metavar="FILE")
+
+    numbers = commands.add_parser("numbers", help="print five numbers of a machine: its best results by device")
+    numbers.add_argument("node", nargs="*", help="node id (default: the machines that are not published)")
+    numbers.add_argument(
+        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
+    )
+
     explain = commands.add_parser(
         "explain",
         parents=[reference],
@@ -415,6 +425,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         written = write_downloads(args.report, args.verdicts, args.dataset, args.previous)
         print(f"{len(written)} files beside the pages: {args.report}", file=sys.stderr)
+    elif args.command == "embed":
+        from report.pages.embedded_page import embed_page
+
+        embed_page(args.page, args.out)
+    elif args.command == "numbers":
+        from report.commands.machine_numbers import print_numbers
+
+        print_numbers(args.data, args.node)
     elif args.command == "undecided":
         from report.commands.undecided import write_undecided
 
