@@ -193,7 +193,7 @@ def _probe(arguments: argparse.Namespace) -> int:
     from contract.node import write_node
     from experiments import hardware, worker_environment
 
-    if arguments.id:
+    if arguments.id and not arguments.require:
         print(node_id(*hardware.identity(arguments.out)))
         return 0
 
@@ -207,6 +207,9 @@ def _probe(arguments: argparse.Namespace) -> int:
         record = fingerprint(options, arguments.out)
     if arguments.require:
         require_device(record, arguments.require)
+    if arguments.id:
+        print(record["id"])
+        return 0
     if arguments.out:
         write_node(arguments.out, record)
         print(summarize_node(record), file=sys.stderr)

@@ -1,0 +1,111 @@
+"""Test the notebook: its script, a run beside packages of other versions that is cut, and its answers to mistakes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+import venv
+from pathlib import Path
+
+import jupytext
+import nbformat
+import pytest
+
+from contract.sample_table import read_samples
+from tests.workflow.conftest import PUBLISHED, keep_few_published_records
+from tests.workflow.project_clones import ROOT, Clone, clone_into
+from tests.workflow.run_notebook import NOTEBOOK
+
+SCRIPT = NOTEBOOK.with_name("measure_a_gpu.py")
+# Versions that differ from the pins.
+OTHERS = {"numpy": "2.3.5", "pandas": "2.3.3"}
+
+
+def test_notebook_is_made_from_its_script_and_has_no_outputs() -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    script = jupytext.read(SCRIPT)
+    assert [(cell.cell_type, cell.source) for cell in notebook.cells] == [
+        (cell.cell_type, cell.source) for cell in script.cells
+    ], f"jupytext --to ipynb --output {NOTEBOOK.relative_to(ROOT)} {SCRIPT.relative_to(ROOT)}"
+    assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
+
+
+def overlaid_python(folder: Path, packages: dict[str, str]) -> Path:
+    """Make an environment that has this one's packages, but `packages` in these versions; return its interpreter."""
+    venv.create(folder, symlinks=True)
+    here, there = (sysconfig.get_path("purelib", vars=bases) for bases in ({}, {"base": str(folder)}))
+    (Path(there) / "overlay.pth").write_text(here)
+    python = folder / "bin/python"
+    if versions := [f"{name}=={version}" for name, version in packages.items()]:
+        words = [python, "-m", "pip", "install", "--quiet", "--no-deps", *versions]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return python
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Clone:
+    """Return a repository of the study with little data, to clone from."""
+    clone = clone_into(tmp_path / "source")
+    for record in (clone.path / "data/nodes").glob("*/node*.json"):
+        if record.parent.name != PUBLISHED:
+            shutil.rmtree(record.parent)
+    keep_few_published_records(clone)
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a", "-C", str(clone.path), "commit", "--quiet", "--all")
+    assert clone.run(*git, "--message", "Keep little data").returncode == 0
+    return clone
+
+
+def start_notebook(python: Path | str, source: Clone, folder: Path, *settings: str) -> subprocess.Popen[str]:
+    """Start the notebook in a new folder, as on a new machine."""
+    folder.mkdir()
+    script = source.path / "tests/workflow/run_notebook.py"
+    return subprocess.Popen(
+        [python, script, folder, f"SOURCE={source.path}", *settings], cwd=folder, env=source.env, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_cut_run_continues_beside_other_versions(source: Clone, tmp_path: Path) -> None:
+    python, saved = overlaid_python(tmp_path / "python", OTHERS), tmp_path / "saved"
+    settings = (f"SAVE={saved}", "REQUIRE=any", f"PRESET={source.path}/tests/workflow/notebook.yaml")
+    first = start_notebook(python, source, tmp_path / "first", *settings)
+    until = time.monotonic() + 400
+    while not (rounds := [*saved.glob("nodes/*/*.1.parquet")]):
+        assert first.poll() is None and time.monotonic() < until, first.communicate()[0]
+        time.sleep(0.1)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    for process in source.processes():
+        process.kill()
+    before = {path: set(read_samples(path)[0]["run"]) for path in rounds}
+
+    second = start_notebook(python, source, tmp_path / "second", *settings)
+    output, _ = second.communicate(timeout=500)
+    assert second.returncode == 0, output
+    assert "continues with" in output and "matrix product" in output and "<iframe srcdoc" in output
+    assert {path: set(read_samples(path)[0]["run"]) for path in rounds} == before, "nothing is measured twice"
+    study = tmp_path / "second/does-ai-need-a-gpu"
+    assert [*study.glob("results/*.zip")] and (study / "results/report/index.html").is_file()
+    packages = subprocess.run([python, "-m", "pip", "freeze"], capture_output=True, text=True, check=True).stdout
+    assert {f"{name}=={version}" for name, version in OTHERS.items()} <= {*packages.splitlines()}
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [
+        (["SOURCE="], "Stopped: the study's address is unknown"),
+        (["SOURCE=/nowhere"], "Stopped: git clone /nowhere: "),
+    ],
+)
+def test_mistake_is_one_line(tmp_path: Path, settings: list[str], line: str) -> None:
+    words = [sys.executable, str(ROOT / "tests/workflow/run_notebook.py"), str(tmp_path), *settings]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    last = done.stdout.strip().splitlines()[-1]
+    assert done.returncode == 1 and line in last and "Traceback" not in done.stdout
