@@ -29,7 +29,9 @@ def python_commands(steps: list[dict[str, Any]]) -> list[list[str]]:
     """Split each `python -m …` command into arguments; the shell's variables stay unexpanded."""
     lines = [line for step in steps for line in step.get("run", "").replace("\\\n", " ").splitlines()]
     commands = [
-        shlex.split(line.replace("${PREVIOUS:-}", "--previous editions.json")) for line in lines if line.strip()
+        shlex.split(line.replace('${PREVIOUS:+--previous "$PREVIOUS"}', "--previous editions.json"))
+        for line in lines
+        if line.strip()
     ]
     return [words[2:] for words in commands if words[:2] == ["python", "-m"]]
 
