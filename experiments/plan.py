@@ -28,6 +28,19 @@ GPU_FLOPS = {
     "float8_e4m3fn": 1979e12, "int8": 1979e12,
 }  # fmt: skip
 GPU_MULTIPROCESSORS = 132
+# FLOP/s of one multiprocessor in earlier NVIDIA cards, by least compute capability, from NVIDIA's data sheets: P100 (56
+# multiprocessors), V100 (80), T4 (40), A100 (108), A10 (72), L4 (58).
+EARLIER_FLOPS = {
+    (6, 0): {"float64": 95e9, "float32": 189e9, "float16": 379e9},
+    (7, 0): {"float64": 98e9, "float32": 196e9, "float16": 1.56e12},
+    (7, 5): {"float64": 6.3e9, "float32": 203e9, "float16": 1.63e12, "int8": 3.25e12},
+    (8, 0): {"float64": 90e9, "float32": 181e9, "tf32": 1.44e12, "bfloat16": 2.9e12, "float16": 2.9e12, "int8": 5.8e12},
+    (8, 6): {"float64": 6.8e9, "float32": 433e9, "tf32": 868e9, "bfloat16": 1.7e12, "float16": 1.7e12, "int8": 3.5e12},
+    (8, 9): {
+        "float64": 8.2e9, "float32": 522e9, "tf32": 1.03e12, "bfloat16": 2.09e12, "float16": 2.09e12, "int8": 4.2e12,
+        "float8_e4m3fn": 4.2e12,
+    },
+}  # fmt: skip
 # Data of an H100, with which `plan --gpu` plans for a GPU that this machine lacks. Source for the cache: NVIDIA, H100
 # Tensor Core GPU Architecture, 2022.
 H100 = {"multiprocessors": GPU_MULTIPROCESSORS, "last_level_cache_bytes": 50 << 20}
@@ -175,8 +188,18 @@ def call_s(
         if loop := LOOP_FLOPS.get(str(params.get("backend"))):
             rate = min(rate, loop / slowdown(core_flops))
     else:
-        rate = GPU_FLOPS.get(dtype, 1e12) * device.get("multiprocessors", GPU_MULTIPROCESSORS) / GPU_MULTIPROCESSORS
+        rate = gpu_flops(dtype, device)
     return part.experiment.flop(**params) / rate
+
+
+def gpu_flops(dtype: str, device: Mapping[str, Any]) -> float:
+    """Return a GPU's rated FLOP/s in a format, scaled from a card of its generation by multiprocessor count."""
+    number = device.get("multiprocessors", GPU_MULTIPROCESSORS)
+    capability = tuple(map(int, str(device.get("compute_capability", "9.0")).split(".")))
+    earlier = [rates for least, rates in EARLIER_FLOPS.items() if least <= capability < (9, 0)]
+    if earlier:
+        return earlier[-1].get(dtype, earlier[-1]["float32"]) * number
+    return GPU_FLOPS.get(dtype, 1e12) * number / GPU_MULTIPROCESSORS
 
 
 def is_emulated(dtype: str, rate: float) -> bool:
