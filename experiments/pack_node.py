@@ -23,7 +23,9 @@ from contract.study_dates import impossible_date
 NODES = Path("results/nodes")
 # Message with the user's next steps. The issue form that it names is .github/ISSUE_TEMPLATE/hand-in-a-node.yml.
 MADE = """See what it changes:  python -m report add {pack} --dry-run
-Hand it in: attach it to the project's issue form "Hand in a node", or add it to data/incoming/ in a pull request."""
+Hand it in: attach it to the project's issue form "Hand in a node", or add it to data/incoming/ in a pull request.
+It has measurements, times, and names of hardware and software; no name of a person or host, address or serial number.
+It is published under CC BY 4.0 (data/LICENSE)."""
 
 
 def find_node(folder: Path) -> Path:

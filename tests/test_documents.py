@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.card_costs import PAGE, cost_table
+
 ROOT = Path(__file__).parents[1]
 # Highest number of lines in each document for newcomers.
 DOCUMENTS = {
@@ -15,6 +17,7 @@ DOCUMENTS = {
     "docs/commands.md": 80,
     "docs/further-rounds.md": 40,
     "docs/gpu.md": 140,
+    "docs/rented.md": 90,
     "docs/tests.md": 60,
     "docs/words.md": 40,
 }
@@ -37,3 +40,7 @@ def test_first_screen_has_answer_and_two_commands() -> None:
     # Outside the generated part, no result may be typed by hand.
     typed = re.sub(r"<!-- made.*?<!-- end", "", document_text("README.md"), flags=re.DOTALL)
     assert re.findall(r"\b\d+ (?:claims|hours|times|minutes)\b", typed) == []
+
+
+def test_costs_by_card_are_those_of_the_published_prices() -> None:
+    assert cost_table() in PAGE.read_text(encoding="utf-8"), "python -m docs.card_costs"
