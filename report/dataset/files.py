@@ -21,9 +21,8 @@ _NUMBER = r"^\s*([0-9][0-9,_' ]*\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*%?\s*$"
 _WORD = (
     r"^\s*((?i:true|false|inf|infinity|nan)|NA|N/A|n/a|NULL|null|None|<NA>|\#N/A|\#N/A N/A|\#NA|1\.\#(IND|QNAN))\s*$"
 )
-# A reader tells a column's type from its first rows, polars from 100. Rows after LEAD that hold a column's first value
-# are moved to the beginning.
-LEAD = 20
+# Rows from which polars tells a column's type. Later rows that hold a column's first value are moved to the beginning.
+LEAD = 100
 _AT = "row number"
 
 
@@ -65,13 +64,14 @@ def write_csv(rows: pl.LazyFrame, path: Path) -> None:
     """Write rows as CSV that pandas and polars read by their defaults as the types that the columns have.
 
     Texts that they or a spreadsheet would read as another type or as a formula get an apostrophe. The rows keep their
-    order, but for rows after LEAD that hold a column's first value. Raises OSError.
+    order, but for rows beyond the first LEAD that hold a column's first value. Raises OSError.
     """
     schema = rows.collect_schema()
     numbers = [name for name, kind in schema.items() if kind != pl.String]
     texts = [name for name in schema if name not in numbers]
     firsts = rows.select(pl.col(numbers).is_not_null().arg_max()).collect().rows()
-    lead = sorted({at for row in firsts for at in row if at and at >= LEAD})
+    # Each moved row pushes the others back by one.
+    lead = sorted({at for row in firsts for at in row if at and at >= LEAD - len(numbers)})
     indexed = rows.with_columns(map(escape_text, texts)).with_row_index(_AT)
     moved = pl.col(_AT).is_in(lead)
     pl.concat([indexed.filter(moved), indexed.filter(~moved)]).drop(_AT).sink_csv(path, quote_style="necessary")

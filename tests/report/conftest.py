@@ -127,7 +127,7 @@ class SyntheticNode:
             },
             "software": {"os": "Linux", "python": "3.11", "packages": {}, "blas": []},
             "devices": self.devices, "left_out": [], "study": {"version": "0", "commit": "0"},
-            "started_utc": "2026-01-01T00:00:00Z", "ended_utc": "2026-01-01T00:01:00Z", **self.more,
+            "started_utc": "2026-11-21T00:00:00Z", "ended_utc": "2026-11-21T00:01:00Z", **self.more,
         }  # fmt: skip
 
     def write(self) -> Path:
