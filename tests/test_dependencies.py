@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 OURS = ("contract", "experiments", "report", "workflow")
 
 
-def walk_requirements(path: Path) -> Iterable[ast.AST]:
+def walk_syntax(path: Path) -> Iterable[ast.AST]:
     return ast.walk(ast.parse(path.read_text(encoding="utf-8")))
 
 
@@ -49,9 +49,7 @@ def test_each_imported_package_is_a_dependency() -> None:
     extras = [text for name, texts in PROJECT["optional-dependencies"].items() if name != "dev" for text in texts]
     brought = installed_packages([*PROJECT["dependencies"], *extras])
     imported = set[str]()
-    for node in (
-        node for package in OURS for path in (ROOT / package).rglob("*.py") for node in walk_requirements(path)
-    ):
+    for node in (node for package in OURS for path in (ROOT / package).rglob("*.py") for node in walk_syntax(path)):
         if isinstance(node, ast.Import):
             imported |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -63,3 +61,15 @@ def test_each_imported_package_is_a_dependency() -> None:
     providers = {top: names for top, names in metadata.packages_distributions().items() if top in imported - {*OURS}}
     missing = [top for top, names in providers.items() if not {canonicalize_name(name) for name in names} & brought]
     assert missing == []
+
+
+def test_groups_do_not_depend_on_the_pandas_version() -> None:
+    # By default, pandas 2 makes a group for each combination of categories, pandas 3 only for those that occur.
+    calls = [
+        (path.name, node.lineno, {keyword.arg for keyword in node.keywords})
+        for path in (ROOT / "report").rglob("*.py")
+        for node in walk_syntax(path)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "groupby"
+    ]
+    assert len(calls) > 50
+    assert [(name, line) for name, line, keywords in calls if "observed" not in keywords] == []
