@@ -56,8 +56,9 @@ def requirements(extras: Sequence[str]) -> list[str]:
 
 def installed_versions() -> dict[str, str]:
     """Return the version of each installed package, by normal name."""
-    entries = ((entry.metadata["Name"], entry.version) for entry in metadata.distributions())
-    return {normal_name(name): version for name, version in entries if name and version}
+    entries = [(entry.metadata["Name"], entry.version) for entry in metadata.distributions()]
+    # Of two folders with a package, Python imports it from the first.
+    return {normal_name(name): version for name, version in reversed(entries) if name and version}
 
 
 def normal_name(name: str) -> str:

@@ -83,6 +83,17 @@ def test_only_packages_that_the_study_refuses_count_as_unsuitable() -> None:
     assert install.unsuitable(needs, {"polars": "1.0", "numpy": "2.1.3", "requests": "1"}) == ["polars"]
 
 
+def test_package_in_two_folders_has_the_version_that_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, version in (("first", "2.1.3"), ("second", "2.5.2")):
+        about = tmp_path / folder / "numpy-1.dist-info"
+        about.mkdir(parents=True)
+        (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: NumPy\nVersion: {version}\n")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "first"), str(tmp_path / "second")])
+    assert install.installed_versions() == {"numpy": "2.1.3"}
+
+
 class Pip:
     """Stand-in for pip, which refuses the first calls with these messages. Keeps the constraints of each call."""
 
