@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from contract.errors import WRITING, StudyError
+from contract.plain_yaml import NotPlainError, parse_plain_yaml
 from contract.schema import check_document, line_number, refuse_value, to_builtins, truncate
 
 # Limits for a YAML file: bytes, values and nesting levels. The largest YAML file in the study has 60 kB, 6,000 values
@@ -241,6 +242,10 @@ def read_yaml(path: Path | str, schema: Mapping[str, Any] | None = None) -> Any:
 @lru_cache(maxsize=1024)
 def _parse_yaml(path: str, text: str, schema: str) -> bytes:
     """Parse, check and pickle a document. Loading the cached pickle is a hundred times faster than parsing again."""
+    try:
+        return _pickle_checked(parse_plain_yaml(text, YAML_LEVELS), path, schema)
+    except (NotPlainError, StudyError):
+        pass  # parse again, with lines for the error message
     # Import inside the function, because the import would slow down commands that read no YAML, such as `--help`.
     from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
@@ -256,6 +261,11 @@ def _parse_yaml(path: str, text: str, schema: str) -> bytes:
     except (ValueError, TypeError, LookupError, AttributeError, AssertionError, NotImplementedError) as broken:
         # A value cannot be converted to its type, such as a date with day 45 or a number with 5,000 digits.
         raise StudyError(f"{path}: not YAML ({' '.join(str(broken).split())[:200]})") from None
+    return _pickle_checked(document, path, schema)
+
+
+def _pickle_checked(document: Any, path: str, schema: str) -> bytes:
+    """Check a document's bounds and schema, and pickle it as builtins. Raises StudyError."""
     check_bounds(document, path)
     if schema:
         check_document(document, _load_schema(schema), path)

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.errors import StudyError
-from contract.files import atomic_path, read_json, read_yaml, write_json
-from contract.schema import check_document
+from contract.files import YAML_LEVELS, _yaml_parser, atomic_path, read_json, read_yaml, write_json
+from contract.plain_yaml import NotPlainError, parse_plain_yaml
+from contract.schema import check_document, to_builtins
 
+ROOT = Path(__file__).parents[2]
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -101,6 +103,64 @@ def test_any_text_is_read_or_raises_study_error(tmp_path_factory: pytest.TempPat
         read_yaml(path)
     except StudyError as mistake:
         assert str(path) in str(mistake)
+
+
+# Scalars and marks that YAML 1.1 and 1.2, or libyaml and ruamel.yaml, read differently, and common ones.
+SCALARS = (
+    *(
+        "1",
+        "-1",
+        "+1",
+        "-0",
+        "010",
+        "0o7",
+        "0x1f",
+        "0b1",
+        "1_0",
+        "_1",
+        "1e3",
+        "1e+3",
+        "1.5e-3",
+        "1.5",
+        "1.",
+        ".5",
+        "._",
+    ),
+    *("1.e3", ".5e3", "1e", "1.2.3", "0-3", "4x", "12:30:45", "1:30.5", "9" * 400, ".inf", "-.INF", ".NaN", "+.nan"),
+    *("~", "null", "NULL", "nULL", "true", "True", "tRUE", "FALSE", "no", "on", "y", "Off", "<<", "=", "<", "x y", "é"),
+    *("2024-01-02", "2024-1-2", "2024-13-45", "2024-01-02T03:04:05Z", "2024-1-2 3:04:05", "2024-01", "a:b", "", "'1'"),
+)
+MARKS = (
+    *("a: ", "b:", "- ", "\n", "  ", "? ", ":", "#", " # c", "'", '"', "[", "]", "{", "}", ", ", "| ", "|-", "|2", ">"),
+    *("&x ", "*x", "!!str ", "\\n", "%", "---", "...", "\t", "\x85", "\u2028", "\ufeff", "[a: b]", "{a: 1}", "{a:1}"),
+    *("a: |\n  t\n", "'a':1"),
+)
+
+
+def assert_parsers_agree(text: str) -> None:
+    try:
+        plain = parse_plain_yaml(text, YAML_LEVELS)
+    except NotPlainError:
+        return
+    assert repr(plain) == repr(to_builtins(_yaml_parser().load(text))), text
+
+
+@pytest.mark.parametrize("text", ["- {}\n", "a: {}\n", "[{}, b]\n", "{{a: {}}}\n", "{}: 1\n", "a: &x {}\nb: *x\n"])
+def test_parsers_agree_on_each_scalar(text: str) -> None:
+    for scalar in SCALARS:
+        assert_parsers_agree(text.format(scalar))
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from(SCALARS + MARKS), max_size=14).map("".join))
+def test_parsers_agree_on_any_text(text: str) -> None:
+    assert_parsers_agree(text)
+
+
+def test_study_files_are_plain_yaml() -> None:
+    """ruamel.yaml takes 20 times as long; only the full preset needs it, for its merge keys."""
+    for path in (*(ROOT / "report").rglob("*.yaml"), *(ROOT / "data/reference").glob("*.yaml")):
+        parse_plain_yaml(path.read_text(encoding="utf-8"), YAML_LEVELS)
 
 
 def test_failed_write_keeps_old_file(tmp_path: Path) -> None:
