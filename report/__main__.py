@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contract.child_processes import interrupt_on_signal
 from contract.encoding import use_utf8
 from contract.errors import run_command
+from contract.garbage import collect_seldom
 
 
 def main(argv: Sequence[str] | None) -> int:
@@ -13,6 +14,7 @@ def main(argv: Sequence[str] | None) -> int:
     interrupt_on_signal()
     from report.cli import main as cli
 
+    collect_seldom()
     return cli(argv)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from contract.garbage import collect_seldom
 from tests.missing_tools import skip_without
 
 # Examples have no deadline, because their running time is not under test. Each run draws new ones.
@@ -30,6 +31,7 @@ os.environ.setdefault(*WAITING)
 def pytest_collection_finish() -> None:
     if (WAITING[0], os.environ.get(WAITING[0])) == WAITING:
         del os.environ[WAITING[0]]
+    collect_seldom()
 
 
 # Files that build the site and the judged sets, for which other files would wait.
