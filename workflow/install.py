@@ -20,11 +20,14 @@ from typing import Any
 
 from contract.arguments import Parser
 from contract.errors import StudyError, run_command
+from contract.files import read_json, write_json
 from contract.provenance import NAME
 
 ROOT = Path(__file__).resolve().parents[1]
 # Packages that other software on the machine is built for. They never change.
 CORE = re.compile("torch|torchvision|torchaudio|triton|nvidia-.*|cupy.*|jax|jaxlib|tensorflow|numpy|protobuf")
+# Versions before an install. The file is left over if the install was cut off.
+BEFORE = ROOT / "build/before-install.json"
 # pip's words for versions that exclude each other.
 CONFLICT = re.compile("ResolutionImpossible|conflicting dependencies|No matching distribution")
 
@@ -40,7 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if outdated := unsuitable(requirements(extras), before):
         print("too old for the study: " + ", ".join(f"{name} {before[name]}" for name in outdated), flush=True)
     kept = {name: version for name, version in before.items() if name not in {*outdated, NAME}}
+    repair(before)
+    write_json(BEFORE, before)
     install(f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT), kept, pinned_versions())
+    BEFORE.unlink()
     print(changes(before, installed_versions()))
     return 0
 
@@ -98,6 +104,25 @@ def install(target: str, kept: Mapping[str, str], pins: Mapping[str, str]) -> No
     raise StudyError(f"pip could not install the study: {reason(done.stderr)}")
 
 
+def repair(versions: Mapping[str, str]) -> None:
+    """Install again the packages that an install added before it was cut off, since pip takes half a package for whole.
+
+    versions: of the installed packages. Raises StudyError with pip's reason.
+    """
+    try:
+        earlier = read_json(BEFORE)
+    except StudyError:
+        return
+    added = [
+        f"{name}=={version}" for name, version in versions.items() if earlier.get(name) != version and name != NAME
+    ]
+    if added:
+        print(f"an install was cut off: {len(added)} packages are installed again", flush=True)
+        done = pip_install("--ignore-installed", "--no-deps", *added)
+        if done.returncode:
+            raise StudyError(f"pip could not repair an install that was cut off: {reason(done.stderr)}")
+
+
 def run_pip(target: str, versions: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     """Run pip on `target` in editable form, with these versions as constraints."""
     with tempfile.TemporaryDirectory() as folder:
@@ -105,11 +130,13 @@ def run_pip(target: str, versions: Mapping[str, str]) -> subprocess.CompletedPro
         # Versions in another scheme than Python's, such as Debian's, cannot be constraints.
         lines = (f"{name}=={version}" for name, version in versions.items() if re.match(r"\d[\w.+!-]*$", version))
         constraints.write_text("\n".join(lines), encoding="utf-8")
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        return subprocess.run(
-            [*command, "--constraint", str(constraints), "--editable", target],
-            stderr=subprocess.PIPE, text=True, errors="replace", check=False,
-        )  # fmt: skip
+        return pip_install("--constraint", str(constraints), "--editable", target)
+
+
+def pip_install(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run `pip install` with these arguments, and keep its messages."""
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
+    return subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
 
 
 def reason(refusal: str) -> str:

@@ -253,9 +253,17 @@ READABLE = {
 }
 
 
+def cpu_flags() -> str:
+    """Return Linux's description of the processors, with their instruction sets; '' on other systems."""
+    path = Path("/proc/cpuinfo")
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
+
+
 @pytest.mark.parametrize(("backend", "kind"), [(name, kind) for name, (_, kinds) in READABLE.items() for kind in kinds])
 def test_runtime_reads_prompts_and_writes_tokens_rightly(backend: str, kind: str) -> None:
     pytest.importorskip(READABLE[backend][0])
+    if (backend, kind) == ("openvino-genai", "F16") and "amx_tile" in cpu_flags():
+        pytest.skip("OpenVINO GenAI divides by zero with so small a model in F16 on a CPU with matrix units (AMX)")
     for phase in ("prompt", "decode"):
         work = build_work("language-models", backend=backend, format=kind, phase=phase)
         run_once(work)

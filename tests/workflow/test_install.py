@@ -135,6 +135,22 @@ def test_failure_is_one_line(refusal: str, line: str, monkeypatch: pytest.Monkey
     assert "\n" not in str(failure.value)
 
 
+def test_packages_of_an_install_that_was_cut_off_are_installed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[tuple[str, ...]]()
+    monkeypatch.setattr(install, "BEFORE", tmp_path / "before.json")
+    monkeypatch.setattr(
+        install, "pip_install", lambda *words: calls.append(words) or subprocess.CompletedProcess([], 0, stderr="")
+    )
+    now = {"torch": "2.11.0", "gguf": "0.19", "numpy": "2.1.3"}
+    install.repair(now)
+    assert calls == []
+    install.BEFORE.write_text(json.dumps({"torch": "2.11.0", "numpy": "2.0.0"}))
+    install.repair(now)
+    assert calls == [("--ignore-installed", "--no-deps", "gguf==0.19", "numpy==2.1.3")]
+
+
 def test_unknown_extra_and_missing_pip_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(StudyError, match=r"no extra 'cuda'\. Extras: dev, gpu"):
         install.main(["cuda"])
