@@ -15,11 +15,11 @@
 #
 # **Colab**: choose a GPU (Runtime, Change runtime type, T4 GPU), then Runtime, Run all. To open this notebook there
 # from any copy of the study on GitHub, replace `github.com` by `colab.research.google.com/github` in its address.
-# **Kaggle**: import this file, then choose a GPU, Internet, and Persistence of files in the settings. **Elsewhere**: run
-# it in a checkout.
+# **Kaggle**: import this file, then choose a GPU, Internet, and Persistence of files in the settings. **Elsewhere**:
+# run it in a checkout.
 #
-# If the machine is taken away, run all cells again on the next one. The measurements continue from the folder in `SAVE`,
-# or, on Kaggle, from the files that it kept.
+# If the machine is taken away, run all cells again on the next one. The measurements continue from the folder in
+# `SAVE`, or, on Kaggle, from the files that it kept.
 
 # %%
 # Address of the study's repository; empty: where this notebook was opened from.
