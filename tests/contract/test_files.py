@@ -145,7 +145,13 @@ def assert_parsers_agree(text: str) -> None:
     assert repr(plain) == repr(to_builtins(_yaml_parser().load(text))), text
 
 
-@pytest.mark.parametrize("text", ["- {}\n", "a: {}\n", "[{}, b]\n", "{{a: {}}}\n", "{}: 1\n", "a: &x {}\nb: *x\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("- {}\n", "a: {}\n", "[{}, b]\n", "{{a: {}}}\n", "{}: 1\n", "a: &x {}\nb: *x\n"),
+        *("[b, 'a':{}]\n", "a: |#{}\n", "a: >-2#{}\n", "a: |\n  \n    {}\n", "a: {}\n--- b\n"),
+    ],
+)
 def test_parsers_agree_on_each_scalar(text: str) -> None:
     for scalar in SCALARS:
         assert_parsers_agree(text.format(scalar))
