@@ -200,10 +200,19 @@ def _write_source(folder: Path, page: Page, content: Content) -> None:
     text = ""
     with content.failures.catch("page", page.path):
         text = site_sources.page_source(shown, templates, content.terms)
-    path.write_text(text or site_sources.page_source(content.fail(page), templates, content.terms), encoding="utf-8")
+    text = text or site_sources.page_source(content.fail(page), templates, content.terms)
+    path.write_text(_separate_tables(text), encoding="utf-8")
     for name, contents in page.files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(contents, encoding="utf-8")
+
+
+def _separate_tables(text: str) -> str:
+    """Put two blank lines before each table.
+
+    After a line and one blank line, pandoc reads a table twice, as the line might be the term in a list of definitions.
+    """
+    return text.replace("\n\n|", "\n\n\n|")
 
 
 def _write_documents(folder: Path, content: Content, document: Mapping[str, Any]) -> None:
@@ -213,7 +222,7 @@ def _write_documents(folder: Path, content: Content, document: Mapping[str, Any]
         with content.failures.catch("PDF", name):
             text = source(content, document, site_sources.template_environment())
         failure = content.failures.find("PDF", name)
-        (folder / f"{name}.qmd").write_text(text or failed_source(str(failure)), encoding="utf-8")
+        (folder / f"{name}.qmd").write_text(_separate_tables(text or failed_source(str(failure))), encoding="utf-8")
 
 
 def _is_unchanged(scratch: Path, out: Path, name: str, kind: str) -> bool:
