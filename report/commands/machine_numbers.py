@@ -12,6 +12,7 @@ import polars as pl
 from contract.errors import StudyError
 from contract.files import read_json
 from report.formatting import format_interval, labels_text
+from report.pages.figure_data import own_nodes
 
 # Networks by preference: a machine shows the first one that it measured.
 NETWORKS = ("resnet-50", "bert-base-classifier", "bert-base", "resnet", "cnn", "mlp")
@@ -52,24 +53,25 @@ def print_numbers(data: Path, nodes: Sequence[str]) -> None:
     data: output folder of `gather`. nodes: node ids; without any, the nodes that are not published ones, else all.
     Raises StudyError if a table cannot be read, or a node is not in it.
     """
-    records = {str(record["id"]): record for record in read_json(data / "nodes.json")}
+    entries = read_json(data / "nodes.json")
+    records = {str(record["id"]): record for record in entries}
     if unknown := sorted({*nodes} - {*records}):
         raise StudyError(f"no node {unknown[0]} in {data}. Nodes: {', '.join(records)}")
-    own = [name for name, record in records.items() if record["source"] != "data/nodes"]
+    own = own_nodes(entries)
     table = pl.scan_parquet(data / "results.parquet").filter(pl.col("status") == "ok", pl.col("metric") == "time")
-    for name in nodes or own or records:
+    for name in nodes or [name for name in records if name in own] or records:
         print(records[name]["label"])
-        lines = [line for number in NUMBERS for line in number_lines(number, table.filter(node=name).collect())]
+        rows = table.filter(node=name).collect()
+        lines = [line for number in NUMBERS for line in number_lines(number, rows)]
         print("\n".join(lines or ["  nothing measured yet"]))
 
 
 def number_lines(number: Number, rows: pl.DataFrame) -> Iterator[str]:
     """Describe a machine's best result for a number, for each device in `rows`, the summary of the machine."""
-    rows = rows.filter(pl.col("experiment").cast(pl.String) == number.experiment)
     # The table has columns only for parameters of the experiments in it.
-    if not rows.height or not {*number.where} <= {*rows.columns}:
+    if not {*number.where} <= {*rows.columns}:
         return
-    rows = rows.filter(**number.where)
+    rows = rows.filter(pl.col("experiment").cast(pl.String) == number.experiment, **number.where)
     if not rows.height:
         return
     if "model" in number.shown:
@@ -79,8 +81,7 @@ def number_lines(number: Number, rows: pl.DataFrame) -> Iterator[str]:
     for (device,), of_device in sorted(rows.group_by("device"), key=lambda pair: str(pair[0])):
         if number.largest:
             of_device = of_device.filter(pl.col(number.largest) == pl.col(number.largest).max())
-        best = of_device.sort("estimate" if not number.rate else pl.col(number.rate), descending=bool(number.rate))
-        row = best.row(0, named=True)
+        row = of_device.sort(number.rate or "estimate", descending=bool(number.rate)).row(0, named=True)
         estimate, low, high = row["estimate"], row["low"], row["high"]
         if number.rate:
             work = row[number.rate] * estimate
