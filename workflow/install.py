@@ -22,6 +22,7 @@ from contract.arguments import Parser
 from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
 from contract.provenance import NAME
+from workflow.package_variants import normal_name
 
 ROOT = Path(__file__).resolve().parents[1]
 # Packages that other software on the machine is built for. They never change.
@@ -65,11 +66,6 @@ def installed_versions() -> dict[str, str]:
     entries = [(entry.metadata["Name"], entry.version) for entry in metadata.distributions()]
     # Of two folders with a package, Python imports it from the first.
     return {normal_name(name): version for name, version in reversed(entries) if name and version}
-
-
-def normal_name(name: str) -> str:
-    """Return a package's name in lower case with hyphens."""
-    return re.sub("[-_.]+", "-", name).lower()
 
 
 def unsuitable(texts: Iterable[str], versions: Mapping[str, str]) -> list[str]:

@@ -26,9 +26,14 @@ DEFAULT_CUDA = "13.0"
 
 
 def installed_names() -> set[str]:
-    """Return the installed packages' names, in lower case with hyphens."""
+    """Return the installed packages' normal names."""
     names = (entry.metadata["Name"] for entry in metadata.distributions())
-    return {re.sub("[-_.]+", "-", name).lower() for name in names if name}
+    return {normal_name(name) for name in names if name}
+
+
+def normal_name(name: str) -> str:
+    """Return a package's name in lower case with hyphens."""
+    return re.sub("[-_.]+", "-", name).lower()
 
 
 def torch_cuda() -> str | None:
