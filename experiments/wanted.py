@@ -33,10 +33,11 @@ class ThisMachine:
     @property
     def as_json(self) -> dict[str, Any]:
         """Return JSON data: this machine's kind, and an entry per row; `here` tells if this machine meets it."""
+        here = self.rows_here
         entries = [
             {
                 "machine": row.machine.text,
-                "here": row in self.rows_here,
+                "here": row in here,
                 "open": claim_texts(row, is_open=True),
                 "on_others_runs": claim_texts(row, is_open=False),
                 "experiments": row.experiments,

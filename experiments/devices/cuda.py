@@ -153,16 +153,10 @@ def install_advice(latest: Version | None, capability: Version | None = None) ->
         return "install a newer torch, for a newer CUDA (https://pytorch.org/get-started/locally)"
     runnable = [cuda for cuda in fitting if latest is None or cuda[0] <= latest[0]]
     major, minor = (runnable or fitting[-1:])[0]
-    first = (
-        ""
-        if runnable
-        else f"update the driver, which supports only CUDA {latest[0]}.{latest[1]}, and "
-        if latest
-        else ""
-    )
+    update = f"update the driver, which supports only CUDA {latest[0]}.{latest[1]}, and " if latest else ""
     return (
-        f"{first}install a build of torch for CUDA {major}.{minor} (pip install --force-reinstall torch --index-url "
-        f"https://download.pytorch.org/whl/cu{major}{minor})"
+        f"{'' if runnable else update}install a build of torch for CUDA {major}.{minor} "
+        f"(pip install --force-reinstall torch --index-url https://download.pytorch.org/whl/cu{major}{minor})"
     )
 
 

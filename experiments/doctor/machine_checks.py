@@ -208,9 +208,7 @@ def clock_source(root: Path) -> Finding | None:
 
 def date(synchronized: bool | None) -> Finding:
     """Check the date on the clock. synchronized: True if a time server sets the clock; None if unknown."""
-    seen = (
-        f"{utc_time()[:10]}{'' if synchronized is None else ', synchronized' if synchronized else ', not synchronized'}"
-    )
+    seen = utc_time()[:10] + {True: ", synchronized", False: ", not synchronized", None: ""}[synchronized]
     mend = "sudo timedatectl set-ntp true"
     try:
         fault = check_clock()
