@@ -1,4 +1,4 @@
-"""Clones of this repository, studies in them, and their processes."""
+"""Clones of this repository, studies in them, their processes, and environments for them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
+import venv
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -167,3 +169,16 @@ def clone_into(path: Path, repeats: bool = False) -> Clone:
         commit = ("git", "-C", str(path), *who, "commit", "--quiet", "--all", "--message", "Measure nothing again")
         subprocess.run(commit, check=True)
     return Clone(path)
+
+
+def overlaid_python(folder: Path, packages: dict[str, str]) -> Path:
+    """Make an environment that has this one's packages, but `packages` in these versions; return its interpreter."""
+    venv.create(folder, symlinks=True)
+    here, there = (sysconfig.get_path("purelib", vars=bases) for bases in ({}, {"base": str(folder)}))
+    (Path(there) / "overlay.pth").write_text(here)
+    python = folder / "bin/python"
+    if versions := [f"{name}=={version}" for name, version in packages.items()]:
+        words = [python, "-m", "pip", "install", "--quiet", "--no-deps", *versions]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    return python

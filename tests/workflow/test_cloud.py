@@ -10,8 +10,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from contract.node_pack import read_pack
-from tests.workflow.project_clones import ROOT, Clone
-from tests.workflow.test_notebook import overlaid_python
+from tests.workflow.project_clones import ROOT, Clone, overlaid_python
 
 CLOUD = ROOT / "workflow/cloud"
 # Reads a file as `sky` does; prints its GPUs, and whether it is for spot machines.

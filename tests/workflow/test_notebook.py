@@ -7,9 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import sysconfig
 import time
-import venv
 from pathlib import Path
 
 import jupytext
@@ -18,7 +16,7 @@ import pytest
 
 from contract.sample_table import read_samples
 from tests.workflow.conftest import PUBLISHED, keep_few_published_records
-from tests.workflow.project_clones import ROOT, Clone, clone_into
+from tests.workflow.project_clones import ROOT, Clone, clone_into, overlaid_python
 from tests.workflow.run_notebook import NOTEBOOK
 
 SCRIPT = NOTEBOOK.with_name("measure_a_gpu.py")
@@ -33,19 +31,6 @@ def test_notebook_is_made_from_its_script_and_has_no_outputs() -> None:
         (cell.cell_type, cell.source) for cell in script.cells
     ], f"jupytext --to ipynb --output {NOTEBOOK.relative_to(ROOT)} {SCRIPT.relative_to(ROOT)}"
     assert not any(cell.get("outputs") or cell.get("execution_count") for cell in notebook.cells)
-
-
-def overlaid_python(folder: Path, packages: dict[str, str]) -> Path:
-    """Make an environment that has this one's packages, but `packages` in these versions; return its interpreter."""
-    venv.create(folder, symlinks=True)
-    here, there = (sysconfig.get_path("purelib", vars=bases) for bases in ({}, {"base": str(folder)}))
-    (Path(there) / "overlay.pth").write_text(here)
-    python = folder / "bin/python"
-    if versions := [f"{name}=={version}" for name, version in packages.items()]:
-        words = [python, "-m", "pip", "install", "--quiet", "--no-deps", *versions]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-    return python
 
 
 @pytest.fixture
