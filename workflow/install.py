@@ -109,14 +109,20 @@ def repair(versions: Mapping[str, str]) -> None:
         earlier = read_json(BEFORE)
     except StudyError:
         return
+    # pip may not have changed packages in CORE, and an index has no local versions such as 2.11.0+cu128.
     added = [
-        f"{name}=={version}" for name, version in versions.items() if earlier.get(name) != version and name != NAME
+        f"{name}=={version.partition('+')[0]}"
+        for name, version in versions.items()
+        if earlier.get(name) != version and name != NAME and not (name in earlier and CORE.fullmatch(name))
     ]
     if added:
         print(f"an install was cut off: {len(added)} packages are installed again", flush=True)
         done = pip_install("--ignore-installed", "--no-deps", *added)
         if done.returncode:
-            raise StudyError(f"pip could not repair an install that was cut off: {reason(done.stderr)}")
+            raise StudyError(
+                f"pip could not repair an install that was cut off: {reason(done.stderr)}: run it again, or go on without "
+                f"a repair: rm {BEFORE}"
+            )
 
 
 def run_pip(target: str, versions: Mapping[str, str]) -> subprocess.CompletedProcess[str]:

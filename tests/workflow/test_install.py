@@ -143,12 +143,21 @@ def test_packages_of_an_install_that_was_cut_off_are_installed_again(
     monkeypatch.setattr(
         install, "pip_install", lambda *words: calls.append(words) or subprocess.CompletedProcess([], 0, stderr="")
     )
-    now = {"torch": "2.11.0", "gguf": "0.19", "numpy": "2.1.3"}
+    now = {"torch": "2.11.0+cu128", "gguf": "0.19", "xgboost": "3.2+local", "pandas": "2.2.3", "numpy": "2.1.3"}
     install.repair(now)
     assert calls == []
-    install.BEFORE.write_text(json.dumps({"torch": "2.11.0", "numpy": "2.0.0"}))
+    install.BEFORE.write_text(json.dumps({"torch": "2.10.0", "pandas": "2.2.0", "numpy": "2.1.3"}))
     install.repair(now)
-    assert calls == [("--ignore-installed", "--no-deps", "gguf==0.19", "numpy==2.1.3")]
+    assert calls == [("--ignore-installed", "--no-deps", "gguf==0.19", "xgboost==3.2", "pandas==2.2.3")]
+
+
+def test_failed_repair_names_the_way_on_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "BEFORE", tmp_path / "before.json")
+    install.BEFORE.write_text("{}")
+    refusal = subprocess.CompletedProcess([], 1, stderr="ERROR: No matching distribution found for gguf==0.19\n")
+    monkeypatch.setattr(install, "pip_install", lambda *_: refusal)
+    with pytest.raises(StudyError, match=rf"No matching distribution.*: rm {install.BEFORE}$"):
+        install.repair({"gguf": "0.19"})
 
 
 def test_unknown_extra_and_missing_pip_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
