@@ -104,9 +104,12 @@ class Sweep:
 
     def _fit(self, params: dict[str, Any], block: Mapping[str, Any], room: float) -> dict[str, Any]:
         """Return the parameters, or the block's first smaller parameters that need at most `room` bytes."""
-        need = self.experiment.memory
-        candidates = [params, *({**params, **smaller} for smaller in block.get("smaller", []))]
-        return next((choice for choice in candidates if need is None or need(**choice) <= room), params)
+        need, smaller = self.experiment.memory, block.get("smaller")
+        # A user's model is never replaced, and only the process that measures it can count its bytes.
+        if need is None or not smaller or user_models.model_variables(params.get("model")):
+            return params
+        candidates = [params, *({**params, **changed} for changed in smaller)]
+        return next((choice for choice in candidates if need(**choice) <= room), params)
 
 
 def _resolve_params(params: dict[str, Any], device_kind: str, units: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -120,8 +120,8 @@ def repair(versions: Mapping[str, str]) -> None:
         done = pip_install("--ignore-installed", "--no-deps", *added)
         if done.returncode:
             raise StudyError(
-                f"pip could not repair an install that was cut off: {reason(done.stderr)}: run it again, or go on without "
-                f"a repair: rm {BEFORE}"
+                f"pip could not repair an install that was cut off: {reason(done.stderr)}: give the command again, "
+                f"or go on without a repair: rm {BEFORE}"
             )
 
 

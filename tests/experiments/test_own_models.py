@@ -66,6 +66,7 @@ def network_points() -> list[Point]:
     block = {
         "cases": [{"model": "own"}],
         "grid": {"batch": [1], "dtype": ["float32"], "backend": ["torch", "openvino"]},
+        "smaller": [{"model": "mlp"}],
     }
     return sweep.Sweep(registry.get_experiment("inference"), 0.1, 1.0, 60.0, 9, [block], "a test").points("cpu")
 

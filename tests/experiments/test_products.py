@@ -28,12 +28,12 @@ from tests.experiments.second_device import SecondCpu
 class Nvidia(SecondCpu):
     """An NVIDIA GPU stand-in that computes with the CPU's libraries, which include PyTorch's 8-bit products."""
 
-    matmul = CudaDevice.matmul
+    matmul, refusal = CudaDevice.matmul, CudaDevice.refusal
 
     def __init__(self, capability: tuple[int, int] = (9, 0)) -> None:
         super().__init__()
-        cuda = SimpleNamespace(get_device_capability=lambda name: capability)
-        self._torch = SimpleNamespace(cuda=cuda, backends=torch.backends, empty=torch.empty, mm=torch.mm)
+        self._module = SimpleNamespace(get_device_capability=lambda name: capability)
+        self._torch = SimpleNamespace(backends=torch.backends, empty=torch.empty, mm=torch.mm)
 
 
 H100 = Nvidia()

@@ -353,7 +353,7 @@ def test_order_is_shuffled_with_a_seed_per_round() -> None:
 def test_clock_set_back_during_a_round_keeps_durations_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     back = [timedelta()]
     measure = Round.run
-    clock = SimpleNamespace(now=lambda zone: datetime.now(zone) - back[0])
+    clock = SimpleNamespace(now=lambda zone: datetime.now(zone) - back[0], strptime=datetime.strptime)
     monkeypatch.setattr(contract.node, "datetime", clock)
     monkeypatch.setattr(Round, "run", lambda self: measure(self) or back.insert(0, timedelta(hours=1)))
     preset, out = tmp_path / "mine.yaml", tmp_path / "clock.parquet"

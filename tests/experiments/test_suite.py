@@ -16,7 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments import worker
 from experiments.devices.base import Device
 from experiments.devices.cpu import CpuDevice
-from experiments.kernels import cpu_divergence, dependent_chain, fma
+from experiments.kernels import bfloat16_dot, cpu_divergence, dependent_chain, fma
 from experiments.kernels.cuda_compile import compile_module
 from experiments.kernels.sequential import BITS, cpu_kernels
 from experiments.models import layers, work_and_span
@@ -33,7 +33,7 @@ from tests.experiments.test_zoo import PARAMETERS
 ELSEWHERE = {"language-serving", "serving", "several-devices", "without-cuda"}
 FAMILIES = ("mlp", "cnn", "resnet", "lstm-32", "gpt-1m", "nanogpt-cpu")
 
-RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
+RIGHT: list[Any] = [
     *(
         (name, CPU, {})
         for name in SMALL
@@ -42,7 +42,9 @@ RIGHT: list[tuple[str, Device, dict[str, Any]]] = [
     *((name, GPU, {}) for name in SMALL if name not in ELSEWHERE and "cpu" not in get_experiment(name).fits),
     ("peak", CPU, {"threads": 2}),
     ("peak", CPU, {"kernel": "scalar_fma", "dtype": "float64"}),
-    ("peak", CPU, {"dtype": "bfloat16"}),
+    pytest.param("peak", CPU, {"dtype": "bfloat16"},
+                 marks=pytest.mark.skipif(bool(bfloat16_dot.unsupported_reason()),
+                                          reason=bfloat16_dot.unsupported_reason())),
     *(
         ("gemm", CPU, {"backend": backend, "dtype": dtype})
         for backend, dtypes in {

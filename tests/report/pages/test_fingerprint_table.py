@@ -35,7 +35,7 @@ def render_page(nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]
     """Group nodes by kind; return the groups and the page's source."""
     kinds = nodes_by_kind(nodes, [node["id"] for node in nodes])
     return kinds, template_environment().get_template("machines.qmd").render(
-        {"kinds": kinds, "refused": [], "choice": ""}
+        {"kinds": kinds, "refused": [], "choice": "", "wanted": []}
     )
 
 
