@@ -1,13 +1,16 @@
-"""Test the notebook: its script, a run beside packages of other versions that is cut, and its answers to mistakes."""
+"""Test the notebook: its script, its answers to mistakes, and a run that is cut twice, beside other versions."""
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import tarfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import jupytext
@@ -47,8 +50,8 @@ def source(tmp_path: Path) -> Clone:
 
 
 def start_notebook(python: Path | str, source: Clone, folder: Path, *settings: str) -> subprocess.Popen[str]:
-    """Start the notebook in a new folder, as on a new machine."""
-    folder.mkdir()
+    """Start the notebook in this folder."""
+    folder.mkdir(exist_ok=True)
     script = source.path / "tests/workflow/run_notebook.py"
     return subprocess.Popen(
         [python, script, folder, f"SOURCE={source.path}", *settings], cwd=folder, env=source.env, text=True,
@@ -56,25 +59,34 @@ def start_notebook(python: Path | str, source: Clone, folder: Path, *settings: s
     )  # fmt: skip
 
 
+def cut_after(notebook: subprocess.Popen[str], source: Clone, find: Callable[[], list[Path]]) -> list[Path]:
+    """Kill the notebook and its study once `find` returns files, and return these."""
+    until = time.monotonic() + 400
+    while not (files := find()):
+        assert notebook.poll() is None and time.monotonic() < until, notebook.communicate()[0]
+        time.sleep(0.1)
+    os.killpg(notebook.pid, signal.SIGKILL)
+    notebook.wait()
+    for process in source.processes():
+        process.kill()
+    return files
+
+
 @pytest.mark.slow
-def test_cut_run_continues_beside_other_versions(source: Clone, tmp_path: Path) -> None:
+def test_run_that_is_cut_twice_continues_beside_other_versions(source: Clone, tmp_path: Path) -> None:
     python, saved = overlaid_python(tmp_path / "python", OTHERS), tmp_path / "saved"
     settings = (f"SAVE={saved}", "REQUIRE=any", f"PRESET={source.path}/tests/workflow/notebook.yaml")
     first = start_notebook(python, source, tmp_path / "first", *settings)
-    until = time.monotonic() + 400
-    while not (rounds := [*saved.glob("nodes/*/*.1.parquet")]):
-        assert first.poll() is None and time.monotonic() < until, first.communicate()[0]
-        time.sleep(0.1)
-    os.killpg(first.pid, signal.SIGKILL)
-    first.wait()
-    for process in source.processes():
-        process.kill()
+    rounds = cut_after(first, source, lambda: [*saved.glob("nodes/*/*.1.parquet")])
     before = {path: set(read_samples(path)[0]["run"]) for path in rounds}
 
+    # A new machine, whose kernel dies once.
     second = start_notebook(python, source, tmp_path / "second", *settings)
-    output, _ = second.communicate(timeout=500)
-    assert second.returncode == 0, output
-    assert "continues with" in output and "matrix product" in output and "<iframe srcdoc" in output
+    cut_after(second, source, lambda: [*saved.glob("nodes/*/*.2.parquet")])
+    third = start_notebook(python, source, tmp_path / "second", *settings)
+    output, _ = third.communicate(timeout=500)
+    assert third.returncode == 0, output
+    assert "matrix product" in output and "<iframe srcdoc" in output
     assert {path: set(read_samples(path)[0]["run"]) for path in rounds} == before, "nothing is measured twice"
     study = tmp_path / "second/does-ai-need-a-gpu"
     assert [*study.glob("results/*.zip")] and (study / "results/report/index.html").is_file()
@@ -95,3 +107,23 @@ def test_mistake_is_one_line(tmp_path: Path, settings: list[str], line: str) -> 
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
     last = done.stdout.strip().splitlines()[-1]
     assert done.returncode == 1 and line in last and "Traceback" not in done.stdout
+
+
+def test_study_comes_as_an_archive_where_git_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "archive").mkdir()
+    failure = b"raise SystemExit('error: installed from the archive')"
+    files = {"Snakefile": b"", "workflow/__init__.py": b"", "workflow/install.py": failure}
+    with tarfile.open(tmp_path / "archive/HEAD.tar.gz", "w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"study-main/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    folder = tmp_path / "machine"
+    folder.mkdir()
+    script, source = ROOT / "tests/workflow/run_notebook.py", f"SOURCE={tmp_path.as_uri()}/"
+    done = subprocess.run(
+        [sys.executable, script, folder, source], cwd=folder, env={**os.environ, "PATH": str(folder)},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip().endswith("Stopped: installed from the archive") and "Traceback" not in done.stdout
+    assert [path.name for path in folder.iterdir()] == ["does-ai-need-a-gpu"]

@@ -89,7 +89,7 @@ if STUDY is None:
         if not source:
             raise Stop("the study's address is unknown: set SOURCE to its repository's address, and run all again")
         shutil.rmtree(STUDY, ignore_errors=True)
-        part = STUDY.with_name("study.part")
+        part = folder = STUDY.with_name("study.part")
         shutil.rmtree(part, ignore_errors=True)
         try:
             if shutil.which("git"):
@@ -101,10 +101,11 @@ if STUDY is None:
                 archive, _ = urllib.request.urlretrieve(f"{source}/archive/HEAD.tar.gz")
                 with tarfile.open(archive) as content:
                     content.extractall(part, filter="data")
-                (part,) = part.iterdir()
+                (folder,) = part.iterdir()
         except (OSError, ValueError, tarfile.TarError) as failure:
             raise Stop(f"{source} cannot be read: {failure}: check the address, the network and its proxy") from None
-        part.rename(STUDY)
+        folder.rename(STUDY)
+        shutil.rmtree(part, ignore_errors=True)
 print(STUDY)
 
 # %% [markdown]
