@@ -144,11 +144,13 @@ def interval_faults(study: Study) -> Faults:
     for at, _, quantity, case in study.cases():
         behind = study.rows_behind(case)
         estimate, low, high = (case[name] for name in _ENDS)
-        # The interval was lost if every row behind the case has an interval, and the case's detail does not explain why
-        # the case has none. A row has no interval if it has one round, or the same value in all rounds.
-        lost = behind["low"].notna().all() and not any(
+        # The interval was lost if every row behind the case has an interval, the case has several rounds, and its detail
+        # does not explain why it has none. A row has no interval if it has one round, or the same value in all rounds;
+        # a case has fewer rounds than its row if a percentile needs more samples than some rounds have.
+        explained = case["n_rounds"] == 1 or any(
             why in case.get("detail", "") for why in ("cannot exceed", "too close")
         )
+        lost = behind["low"].notna().all() and not explained
         timed = behind["unit"].isin(_TIMED) & (behind["low"] != behind["high"])
         if estimate is None:
             if not case.get("detail"):

@@ -143,6 +143,12 @@ def test_checks_detect_broken_verdicts(
     assert any(message in line and records[0]["id"] in line for line in broken_study.faults(check))
 
 
+def test_case_with_one_round_needs_no_interval(broken_study: Broken) -> None:
+    verdict, _, case = broken_study.find_part(PRODUCT)
+    case.update(WITHOUT_INTERVAL, n_rounds=1, outcome="undecided")
+    assert not [line for line in broken_study.faults("interval") if f"claim {verdict['id']}" in line]
+
+
 def test_checks_detect_broken_data_and_entries(broken_study: Broken) -> None:
     _, part, _ = broken_study.find_part(FIGURE)
     broken_study.study.entries[part["entries"][0]]["status"] = "not verified"  # type: ignore[index]
