@@ -15,6 +15,8 @@ from report.outcomes import OTHERS, Verdict
 from report.quantities import quantities
 
 PRESETS = ROOT / "workflow" / "presets"
+# Settings of a run.
+SETTINGS = ROOT / "config" / "config.yaml"
 
 Record = Mapping[str, Any]
 
@@ -89,6 +91,12 @@ def _beside_cpu(devices: set[str]) -> tuple[str, ...]:
 def _shortest_preset(experiments: Sequence[str]) -> Preset | None:
     """Return the preset with the smallest budget that measures these experiments; None if there is none."""
     return next((preset for preset, names in _presets(PRESETS) if names.issuperset(experiments)), None)
+
+
+def default_preset() -> Preset:
+    """Return the preset of a run without settings."""
+    name = read_yaml(SETTINGS)["preset"]
+    return next(preset for preset, _ in _presets(PRESETS) if preset.name == name)
 
 
 @cache

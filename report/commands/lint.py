@@ -144,9 +144,9 @@ def interval_faults(study: Study) -> Faults:
     for at, _, quantity, case in study.cases():
         behind = study.rows_behind(case)
         estimate, low, high = (case[name] for name in _ENDS)
-        # The interval was lost if every row behind the case has an interval, the case has several rounds, and its detail
-        # does not explain why it has none. A row has no interval if it has one round, or the same value in all rounds;
-        # a case has fewer rounds than its row if a percentile needs more samples than some rounds have.
+        # The interval was lost if every row behind the case has an interval, the case has several rounds, and its
+        # detail does not explain why it has none. A row has no interval if it has one round, or the same value in all
+        # rounds. A case has fewer rounds than its row if some rounds have too few samples for a percentile.
         explained = case["n_rounds"] == 1 or any(
             why in case.get("detail", "") for why in ("cannot exceed", "too close")
         )

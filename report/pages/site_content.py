@@ -45,7 +45,7 @@ from report.pages.sections import exhibits_of
 from report.pages.site_sources import MISSING, Page, shorten_description
 from report.publish.claimreview import claim_reviews, script_element
 from report.verdict_sentences import count_rule_changes
-from report.wanted_machines import wanted_machines
+from report.wanted_machines import default_preset, wanted_machines
 
 # Path to the page that lists failures.
 CHECKS = "measurements/checks"
@@ -403,7 +403,7 @@ def _machines_page(evidence: Evidence) -> Page:
     refused = [{"file": str(entry["file"]), "reason": str(entry["reason"])} for entry in document["refused"]]
     return Page("machines", "machines", "Machines", "What was measured on, and how to add your own machine.",
                 {"kinds": kinds, "refused": refused, "choice": evidence.choice,
-                 "wanted": list(_wanted_rows(document))}, key="machines")  # fmt: skip
+                 "wanted": list(_wanted_rows(document)), "preset": default_preset()}, key="machines")  # fmt: skip
 
 
 def _wanted_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

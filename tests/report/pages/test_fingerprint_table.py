@@ -14,6 +14,7 @@ from report.data.reference_figures import REFERENCE, read_reference
 from report.judging.judge import judge
 from report.pages.fingerprint_table import nodes_by_kind
 from report.pages.site_sources import template_environment
+from report.wanted_machines import default_preset
 from tests.report.conftest import Factory
 
 
@@ -35,7 +36,7 @@ def render_page(nodes: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]
     """Group nodes by kind; return the groups and the page's source."""
     kinds = nodes_by_kind(nodes, [node["id"] for node in nodes])
     return kinds, template_environment().get_template("machines.qmd").render(
-        {"kinds": kinds, "refused": [], "choice": "", "wanted": []}
+        {"kinds": kinds, "refused": [], "choice": "", "wanted": [], "preset": default_preset()}
     )
 
 
