@@ -149,11 +149,11 @@ run("report", "numbers")
 # %%
 import html
 
-from IPython.display import HTML, FileLink, display
+from IPython.display import FileLink, display
 
 run("report", "embed", "--out", "results/first-page.html")
 page = (STUDY / "results/first-page.html").read_text(encoding="utf-8")
-display(HTML(f'<iframe srcdoc="{html.escape(page)}" width="100%" height="800"></iframe>'))
+display({"text/html": f'<iframe srcdoc="{html.escape(page)}" width="100%" height="800"></iframe>'}, raw=True)
 
 # %% [markdown]
 # ## The file to hand in
