@@ -31,6 +31,8 @@ CORE = re.compile("torch|torchvision|torchaudio|triton|nvidia-.*|cupy.*|jax|jaxl
 BEFORE = ROOT / "build/before-install.json"
 # pip's words for versions that exclude each other.
 CONFLICT = re.compile("ResolutionImpossible|conflicting dependencies|No matching distribution")
+# pip's words for an index that did not answer. After them, pip too says that no distribution matches.
+OFFLINE = re.compile(r"total=0,.*connection broken by '(\w+)|(problem confirming the ssl certificate)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -95,7 +97,7 @@ def install(target: str, kept: Mapping[str, str], pins: Mapping[str, str]) -> No
         done = run_pip(target, versions)
         if done.returncode == 0:
             return
-        if not CONFLICT.search(done.stderr):
+        if OFFLINE.search(done.stderr) or not CONFLICT.search(done.stderr):
             break
     raise StudyError(f"pip could not install the study: {reason(done.stderr)}")
 
@@ -116,7 +118,7 @@ def repair(versions: Mapping[str, str]) -> None:
         if earlier.get(name) != version and name != NAME and not (name in earlier and CORE.fullmatch(name))
     ]
     if added:
-        print(f"an install was cut off: {len(added)} packages are installed again", flush=True)
+        print(f"an install did not finish: {len(added)} packages are installed again", flush=True)
         done = pip_install("--ignore-installed", "--no-deps", *added)
         if done.returncode:
             raise StudyError(
@@ -145,6 +147,9 @@ def reason(refusal: str) -> str:
     """Return the line in pip's messages with the reason of its failure."""
     if "externally-managed" in refusal:
         return "this Python is the system's: first python3 -m venv --system-site-packages .venv && . .venv/bin/activate"
+    if failure := OFFLINE.search(refusal):
+        words = next(filter(None, failure.groups()))
+        return f"no packages could be downloaded ({words}): check the network and its proxy (HTTPS_PROXY)"
     lines = [line.strip() for line in refusal.splitlines()]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.lower().startswith("error: ")]
     return (errors or [line for line in lines if line] or ["pip gave no reason"])[0]

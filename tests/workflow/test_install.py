@@ -124,7 +124,16 @@ def test_core_stays_and_pins_are_for_missing_packages(monkeypatch: pytest.Monkey
             "No space",
         ),
         ("error: externally-managed-environment\n\n× This environment is externally managed\n", "python3 -m venv"),
-        ("ERROR: Cannot connect to proxy.\n", "Cannot connect to proxy."),
+        (
+            "WARNING: Retrying (Retry(total=0, connect=None)) after connection broken by 'ProxyError('Cannot connect"
+            " to proxy.')': /simple/\nERROR: No matching distribution found for gguf>=0.17\n",
+            r"could be downloaded \(ProxyError\): check the network",
+        ),
+        (
+            "WARNING: Retrying (Retry(total=3, connect=None)) after connection broken by 'ReadTimeoutError('')'\n"
+            "ERROR: No matching distribution found for gguf>=0.17\n",
+            "No matching distribution found for gguf",
+        ),
         ("", "gave no reason"),
     ],
 )
