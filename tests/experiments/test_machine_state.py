@@ -476,7 +476,8 @@ def test_mac_gives_totals_without_the_counters_that_it_lacks(monkeypatch: pytest
     times = namedtuple("times", "user nice system idle")
     swap = namedtuple("swap", "total used free percent sin sout")
     spent = [times(10.0, 0.0, 5.0, 85.0), times(12.0, 0.0, 5.5, 87.5)]
-    moved = [swap(0, 0, 0, 0.0, 100 << 14, 0), swap(0, 0, 0, 0.0, 1300 << 14, 0)]
+    # More pages than this process's own page faults.
+    moved = [swap(0, 0, 0, 0.0, pages << 14, 0) for pages in (1_000_000, 1_001_200)]
     monkeypatch.setattr(counters, "_PAGE", 1 << 14)
     monkeypatch.setattr(counters.psutil, "cpu_times", lambda percpu=False: spent[0])
     monkeypatch.setattr(counters.psutil, "swap_memory", lambda: moved[0])
