@@ -81,6 +81,7 @@ def test_run_that_is_cut_twice_continues_beside_other_versions(source: Clone, tm
     before = {path: set(read_samples(path)[0]["run"]) for path in rounds}
 
     # A new machine, whose kernel dies once.
+    study = tmp_path / "second/does-ai-need-a-gpu"
     second = start_notebook(python, source, tmp_path / "second", *settings)
     cut_after(second, source, lambda: [*saved.glob("nodes/*/*.2.parquet")])
     third = start_notebook(python, source, tmp_path / "second", *settings)
@@ -88,7 +89,6 @@ def test_run_that_is_cut_twice_continues_beside_other_versions(source: Clone, tm
     assert third.returncode == 0, output
     assert "matrix product" in output and "<iframe srcdoc" in output
     assert {path: set(read_samples(path)[0]["run"]) for path in rounds} == before, "nothing is measured twice"
-    study = tmp_path / "second/does-ai-need-a-gpu"
     assert [*study.glob("results/*.zip")] and (study / "results/report/index.html").is_file()
     code = "import numpy, pandas; print(numpy.__version__, pandas.__version__)"
     versions = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.split()

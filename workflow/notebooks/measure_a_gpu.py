@@ -99,10 +99,9 @@ if STUDY is None:
                     raise Stop(f"git clone {source}: {(cloned.stderr.strip() or 'failed').splitlines()[-1]}")
             else:
                 archive, _ = urllib.request.urlretrieve(f"{source}/archive/HEAD.tar.gz")
-                with tarfile.open(archive) as content:
-                    content.extractall(part, filter="data")
+                shutil.unpack_archive(archive, part, "gztar")
                 (folder,) = part.iterdir()
-        except (OSError, ValueError, tarfile.TarError) as failure:
+        except (OSError, EOFError, ValueError, tarfile.TarError) as failure:
             raise Stop(f"{source} cannot be read: {failure}: check the address, the network and its proxy") from None
         folder.rename(STUDY)
         shutil.rmtree(part, ignore_errors=True)
