@@ -15,7 +15,7 @@ RESULTS := $(or $(patsubst results=%,%,$(filter results=%,$(CONFIG))),results)
 
 study: .venv/study.stamp
 	@STUDY_CALLER_PID=$$PPID snakemake --cores all $(if $(CONFIG),--config $(CONFIG))
-	@python -m report summary --verdicts $(RESULTS)/verdicts.json
+	@python -m report overview --results $(RESULTS)
 
 # Run linters and tests in parallel.
 test: .venv/test.stamp
@@ -46,11 +46,10 @@ edition: .venv/test.stamp
 	@bash workflow/edition.sh
 
 # An interrupted install leaves packages that pip takes for complete. `unfinished` exists during an install; if it is left
-# over and make has created .venv (`made`), start again from nothing. ENDING stops pip when make ends.
-ENDING := exec $(PYTHON) -I contract/child_processes.py
+# over and make has created .venv (`made`), start again from nothing. Both programs below end when make ends.
 define install
 @touch .venv/unfinished
-$(ENDING) $(BIN)/pip install --quiet --constraint constraints.txt --editable '$(1)'
+@exec $(PYTHON) -I workflow/pip_progress.py run $(BIN)/pip install --constraint constraints.txt --editable '$(1)'
 @rm .venv/unfinished
 endef
 
@@ -60,7 +59,8 @@ endef
 	@if [ -e .venv/unfinished ] && [ -e .venv/made ]; then find .venv -mindepth 1 ! -name made ! -name unfinished -delete; fi
 	@if [ ! -d .venv ]; then mkdir .venv && touch .venv/made; fi
 	@touch .venv/unfinished
-	$(ENDING) $(PYTHON) -m venv .venv
+	@$(PYTHON) -I workflow/pip_progress.py announce $(CONFIG)
+	@exec $(PYTHON) -I contract/child_processes.py $(PYTHON) -m venv .venv
 	$(call install,.)
 	@touch $@
 

@@ -6,18 +6,45 @@ import argparse
 import math
 import os
 import re
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from contract.errors import StudyError
 
 
+class _Help(argparse.HelpFormatter):
+    """Help that wraps single lines, and keeps the line breaks of longer texts, such as examples."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else super()._fill_text(text, width, indent)
+
+
 class Parser(argparse.ArgumentParser):
-    """Parser that raises StudyError on a mistake and prints no usage text."""
+    """Parser that raises StudyError on a mistake and prints no usage text. examples: command lines for the help."""
+
+    def __init__(self, *args: Any, examples: Sequence[str] = (), **options: Any) -> None:
+        self.examples = examples
+        if examples:
+            options["epilog"] = "\n  ".join(["examples:", *examples])
+        super().__init__(*args, **{"formatter_class": _Help, **options})
 
     def error(self, message: str) -> NoReturn:
         raise StudyError(f"{self.prog}: {message}. `{self.prog} --help` says more")
+
+
+def list_commands(commands: Mapping[str, argparse.ArgumentParser], groups: Mapping[str, Sequence[str]]) -> str:
+    """Format the commands' descriptions by group, for the end of a program's help."""
+    column = max(map(len, commands)) + 2
+    lines = []
+    for title, names in groups.items():
+        lines += [f"{title}:"]
+        for name in names:
+            head, text = f"    {name:{column}}", str(commands[name].description)
+            lines += textwrap.wrap(text, 100, initial_indent=head, subsequent_indent=" " * len(head))
+        lines += [""]
+    return "\n".join([*lines, "Put --help after a command for its options and examples."])
 
 
 def parse_number(text: str) -> float:

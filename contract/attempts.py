@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from contract.sample_flags import parse_sample_flags
+from contract.sample_flags import DISTURBED_SHARE, DISTURBING, parse_sample_flags
 
 # Highest number of an attempt: a point is measured again at most twice per round.
 MOST_ATTEMPTS = 3
-# Flags for disturbances by other processes and the hypervisor.
-DISTURBING = frozenset(("busy", "queued", "steal"))
-# A round is disturbed from this share of disturbed samples on.
-DISTURBED_SHARE = 0.5
 POINT = ["node", "experiment", "device", "round", "backend", "dtype", "threads", "params"]
 
 

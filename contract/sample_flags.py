@@ -21,6 +21,10 @@ FLAGS = {
     "clock": "the device's clock fell below the highest seen for this point (usual at the power limit)",
     "unreadable": "readings of the device's clock were no time (0, negative, no number), and were dropped",
 }
+# Flags for disturbances by other processes and the hypervisor.
+DISTURBING = frozenset(("busy", "queued", "steal"))
+# A point is disturbed in a round from this share of disturbed samples on.
+DISTURBED_SHARE = 0.5
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 

@@ -1,4 +1,4 @@
-"""Define and run the commands, from `list` to `new`."""
+"""Define and run the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from contract.arguments import Parser, expand_home, parse_count, parse_minutes, parse_path, parse_seed, parse_share
+from contract.arguments import (
+    Parser,
+    expand_home,
+    list_commands,
+    parse_count,
+    parse_minutes,
+    parse_path,
+    parse_seed,
+    parse_share,
+)
 from contract.errors import StudyError
 from contract.files import atomic_path, write_json
 from contract.looks import look_rounds, read_further_rounds, read_open_cases
@@ -25,18 +34,26 @@ from experiments.jobs import NO_TORCH, Job, Plan, add_rounds, read_plan
 # Seconds to wait for another round on this node to end, before refusing to measure. This is enough for a round whose
 # workflow was killed, since that round ends within seconds.
 PATIENCE_S = 20.0
+# Commands by audience, as the help lists them.
+GROUPS = {
+    "For owners of a machine": ("list", "doctor", "preflight", "plan", "wanted", "outcomes", "pack"),
+    "For contributors": ("new", "check"),
+    "Steps of a study, which `make study` runs": ("probe", "run", "further", "repeat", "seal"),
+}
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Parse the arguments and run the command. Returns the exit code."""
-    parser = Parser(prog="python -m experiments", description="Measure what this machine can do.")
-    commands = parser.add_subparsers(dest="command", required=True)
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser for all commands."""
+    parser = Parser(prog="python -m experiments", description="Measure this machine, step by step.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
 
-    listing = commands.add_parser("list", help="list the experiments, and the devices and libraries they use")
+    listing = commands.add_parser(
+        "list", description="List the experiments, with their points, minutes, devices and libraries"
+    )
     listing.add_argument("--json", action="store_true", help="print JSON")
     listing.set_defaults(run=_list)
 
-    probe = commands.add_parser("probe", help="describe this machine: write its record as JSON")
+    probe = commands.add_parser("probe", description="Describe this machine, as JSON")
     probe.add_argument(
         "--out", type=parse_path, help="file to write (default: stdout); an existing record's node name is kept"
     )
@@ -47,13 +64,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     probe.set_defaults(run=_probe)
 
-    doctor = commands.add_parser("doctor", help="report problems that would spoil results, and how to fix them")
+    doctor = commands.add_parser(
+        "doctor",
+        description="Find problems that would spoil results, and their remedies (exit code 1 if there are any)",
+        examples=["python -m experiments doctor", "python -m experiments doctor --device cuda:0 --json"],
+    )
     doctor.add_argument("--device", help="cpu, cuda:0, … (default: all)")
     doctor.add_argument("--json", action="store_true", help="print JSON")
     doctor.set_defaults(run=_doctor)
 
     preflight = commands.add_parser(
-        "preflight", help="try one point per kind within minutes, and compare it with rated peaks"
+        "preflight",
+        description="Try a point of every kind within minutes, and compare it with the device's rated peak",
+        examples=["python -m experiments preflight --minutes 3"],
     )
     preflight.add_argument(
         "--preset", type=expand_home, default="rented", help="quick, full, rented, or your own .yaml file"
@@ -64,7 +87,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     preflight.add_argument("--log", type=parse_path, default=Path("results/preflight.log"), help="file for tracebacks")
     preflight.set_defaults(run=_preflight)
 
-    run = commands.add_parser("run", help="measure one round of one experiment on one device")
+    run = commands.add_parser(
+        "run",
+        description="Measure an experiment once on a device",
+        examples=["python -m experiments run gemm --device cpu --round 1 --out results/gemm.cpu.1.parquet"],
+    )
     run.add_argument("name", help="experiment (see: list)")
     run.add_argument("--device", default="cpu", help="cpu, cuda:0, …")
     source = run.add_mutually_exclusive_group()
@@ -83,7 +110,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     run.set_defaults(run=_run)
 
     plan = commands.add_parser(
-        "plan", help="show a preset's points, the predicted time, and the points omitted for a budget"
+        "plan",
+        description="Show the points and minutes of a preset, and the points that a budget leaves out",
+        examples=["python -m experiments plan --preset full", "python -m experiments plan --gpu H200 --cores 16"],
     )
     plan.add_argument("--preset", type=expand_home, default="quick", help="quick, full, or your own .yaml file")
     plan.add_argument("--models", type=parse_path, help="file with your own models, which presets call `own`")
@@ -99,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     plan.set_defaults(run=_plan)
 
     further = commands.add_parser(
-        "further", help="choose the points to measure in further rounds: those behind undecided claims, and anchors"
+        "further", description="Choose points to measure again, for undecided claims or to compare days"
     )
     further.add_argument("--plan", type=parse_path, required=True, help="plan file from `plan`")
     further.add_argument("--folder", type=parse_path, required=True, help="folder with the node's rounds")
@@ -111,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     further.add_argument("--out", type=parse_path, required=True, help="file to write, for `run --further`")
     further.set_defaults(run=_further)
 
-    repeat = commands.add_parser("repeat", help="measure the points again that others disturbed in a round")
+    repeat = commands.add_parser("repeat", description="Measure the points again that other processes disturbed")
     repeat.add_argument("--node", type=parse_path, required=True, help="record from `probe`")
     repeat.add_argument("--plan", type=parse_path, required=True, help="plan file from `plan`")
     repeat.add_argument(
@@ -124,7 +153,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     repeat.add_argument("--seed", type=parse_seed, default=0, help="seed to shuffle the points")
     repeat.set_defaults(run=_repeat)
 
-    seal = commands.add_parser("seal", help="write a node's record after its rounds are measured")
+    seal = commands.add_parser("seal", description="Write the record of a measured machine")
     seal.add_argument("--probe", type=parse_path, required=True, help="record from `probe`")
     seal.add_argument(
         "--rounds", type=parse_path, nargs="+", action="extend", required=True, help="Parquet files with its rounds"
@@ -140,7 +169,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     seal.set_defaults(run=_seal)
 
     wanted = commands.add_parser(
-        "wanted", help="list the machines that would decide open claims, and the claims that this machine would decide"
+        "wanted",
+        description="List the machines that would decide open claims, and the claims that this machine would decide",
     )
     wanted.add_argument("--json", action="store_true", help="print JSON")
     wanted.add_argument(
@@ -148,13 +178,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     wanted.set_defaults(run=_list_machines)
 
-    outcomes = commands.add_parser("outcomes", help="count a node's failed and skipped points by reason")
+    outcomes = commands.add_parser("outcomes", description="Count the failed and skipped points by reason")
     outcomes.add_argument(
         "folders", type=parse_path, nargs="*", default=[Path("results/nodes")], help="default: results/nodes"
     )
     outcomes.set_defaults(run=_outcomes)
 
-    pack = commands.add_parser("pack", help="pack a node into one file to send")
+    pack = commands.add_parser(
+        "pack",
+        description="Pack the measurements of this machine into one file, to hand it in",
+        examples=["python -m experiments pack"],
+    )
     pack.add_argument(
         "folder",
         type=parse_path,
@@ -166,18 +200,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     pack.add_argument("--out", type=parse_path, metavar="FILE", help="default: results/<node>.zip")
     pack.set_defaults(run=_pack)
 
-    check = commands.add_parser("check", help="check that a preset is valid, and that a node is this machine")
+    check = commands.add_parser("check", description="Check that a preset is valid, and that a node is this machine")
     check.add_argument("--preset", type=expand_home, default="quick")
     check.add_argument("--node", type=parse_path, help="a node record; if it exists, it must belong to this machine")
     check.add_argument("--models", type=parse_path, help="file with your own models, which presets call `own`")
     check.add_argument("--json", action="store_true", help="print the preset's digest and budget as JSON")
     check.set_defaults(run=_check)
 
-    new = commands.add_parser("new", help="create a new experiment: module, sweep, quantity, section and test")
+    new = commands.add_parser(
+        "new",
+        description="Write a new experiment: module, sweep, quantity, section of the page, and test",
+        examples=["python -m experiments new vector_sum"],
+    )
     new.add_argument("name", help="lowercase letters and digits, words joined by _")
     new.set_defaults(run=_new)
 
-    arguments = parser.parse_args(argv)
+    parser.epilog = list_commands(commands.choices, GROUPS)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Parse the arguments and run the command. Returns the exit code."""
+    arguments = make_parser().parse_args(argv)
     return int(arguments.run(arguments))
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from contract.errors import StudyError
 from contract.node import missing_rounds, read_node, record_path
+from contract.sample_flags import DISTURBED_SHARE, DISTURBING, parse_sample_flags
 
 # Longer reasons are cut to this many characters, so that each reason fits on one line.
 SHOWN = 110
@@ -89,3 +90,16 @@ def highest_rate(rows: Iterable[Mapping[str, Any]]) -> str:
         if fastest := max((kind[index] / statistics.median(values) for kind, values in points.items()), default=0):
             return f", at most {fastest / 1e9:.3g} {unit}"
     return ""
+
+
+def disturbed_text(points: Iterable[Sequence[Mapping[str, Any]]]) -> str:
+    """Format how many points other processes disturbed: ', 3 disturbed by other processes'; '' for none.
+
+    points: the rows of each point.
+    """
+    number = 0
+    for rows in points:
+        flags = [parse_sample_flags(row["flags"]) for row in rows if "elapsed_s" in row]
+        bad = sum(any(flag.name in DISTURBING for flag in of_sample) for of_sample in flags)
+        number += bool(bad) and bad >= DISTURBED_SHARE * len(flags)
+    return f", {number} disturbed by other processes" if number else ""

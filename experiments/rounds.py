@@ -18,7 +18,7 @@ from contract.errors import StudyError
 from contract.node import parse_left_out
 from experiments.jobs import Job, Point
 from experiments.machine_state import Reading
-from experiments.outcome_summary import count_statuses, highest_rate
+from experiments.outcome_summary import count_statuses, disturbed_text, highest_rate
 from experiments.worker_processes import COMMAND, Workers, unreadable_answer
 
 
@@ -92,8 +92,10 @@ class Round:
         if not sys.stderr.isatty():
             counted = f"{len(points)} point" + "s" * (len(points) != 1)
             stood = f", and {self.stood_s:.0f} s of standing still" if self.stood_s else ""
+            noise = disturbed_text(self.rows_by_point())
             print(
-                f"{title}: {counted} in {took:.0f} s{stood} ({count_statuses(self.outcomes)}{highest_rate(self.rows)})",
+                f"{title}: {counted} in {took:.0f} s{stood} "
+                f"({count_statuses(self.outcomes)}{highest_rate(self.rows)}{noise})",
                 file=sys.stderr,
             )
 

@@ -7,17 +7,30 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from contract.arguments import Parser, integer_between, parse_count, parse_number, parse_path
+from contract.arguments import Parser, integer_between, list_commands, parse_count, parse_number, parse_path
 
 # Each command imports the data libraries that it needs, so that `summary` and `--help` start fast.
+# Commands by audience, as the help lists them.
+GROUPS = {
+    "For readers": ("explain", "what-if", "advise", "numbers", "overview", "summary", "references", "compare"),
+    "For contributors": ("quantities", "new-claim", "add"),
+    "Steps of a study, which `make study` runs": (
+        "gather", "preliminary", "undecided", "judge", "calibrate", "figures", "render", "dataset", "site", "lint",
+        "failures", "embed",
+    ),
+    "For maintainers": ("edition", "wanted", "datapackage"),
+}  # fmt: skip
+VERDICTS_HELP = "verdicts.json from `judge` (default: results/verdicts.json, else the newest edition's)"
+DATA_HELP = "output folder of `gather` (default: results/data, else the published machines)"
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser for all commands."""
     top = Parser(
-        prog="python -m report", description="Turn measured nodes into verdicts and a report, and help to extend both."
+        prog="python -m report",
+        description="Explain the verdicts on the articles' claims, and make verdicts and report from measurements.",
     )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
 
     nodes = Parser(add_help=False)
     nodes.add_argument(
@@ -31,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
     gather = commands.add_parser(
-        "gather", parents=[nodes], help="write the samples of all nodes, and their summary, as tidy tables"
+        "gather", parents=[nodes], description="Gather the measurements of machines into tidy tables"
     )
     gather.add_argument("--out", required=True, type=parse_path, metavar="DIR")
 
@@ -42,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     judge = commands.add_parser(
         "judge",
         parents=[claims, reference, published],
-        help="decide every claim, and write the verdicts as JSON and CSV",
+        description="Decide every claim, and write the verdicts as JSON and CSV",
     )
     judge.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="output folder of `gather`")
     judge.add_argument("--out", required=True, type=parse_path, metavar="FILE")
@@ -57,7 +70,9 @@ def parser() -> argparse.ArgumentParser:
         "--previous", type=parse_path, metavar="FILE", help="an earlier verdicts.json, or a site's editions.json"
     )
 
-    render = commands.add_parser("render", parents=[verdicts, previous], help="write the report as web pages and PDFs")
+    render = commands.add_parser(
+        "render", parents=[verdicts, previous], description="Write the report as web pages and PDFs"
+    )
     render.add_argument("--url", default="", help="web address at which the report will be published")
     render.add_argument("--out", required=True, type=parse_path, metavar="DIR")
     render.add_argument("--renderer", default="auto", choices=["auto", "quarto", "pandoc"])
@@ -67,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
     )
     render.add_argument("--drawn", action="store_true", help="reuse the figures that `figures` has drawn in OUT")
 
-    drawing = commands.add_parser("figures", parents=[verdicts], help="draw some of the report's figures")
+    drawing = commands.add_parser("figures", parents=[verdicts], description="Draw the figures of some pages")
     drawing.add_argument(
         "families",
         nargs="+",
@@ -79,13 +94,15 @@ def parser() -> argparse.ArgumentParser:
     drawing.add_argument("--data", type=parse_path, metavar="DIR", help="output folder of `gather`")
 
     early = commands.add_parser(
-        "preliminary", parents=[nodes], help="write a first page while rounds are still being measured"
+        "preliminary", parents=[nodes], description="Write a first page while a study still measures"
     )
     early.add_argument("--out", required=True, type=parse_path, metavar="DIR")
     early.add_argument("--rounds", required=True, type=int, metavar="N", help="planned number of rounds")
 
     adding = commands.add_parser(
-        "add", parents=[claims], help="check a contributed pack, print the verdicts that it changes, and add its node"
+        "add",
+        parents=[claims],
+        description="Check a contributed pack, list the verdicts that it changes, and add its machine",
     )
     adding.add_argument(
         "pack",
@@ -101,7 +118,7 @@ def parser() -> argparse.ArgumentParser:
     site = commands.add_parser(
         "site",
         parents=[verdicts, previous],
-        help="add the files to download, and the record of editions, to a rendered report",
+        description="Add the files to download, and the record of editions, to a rendered report",
     )
     site.add_argument(
         "--report",
@@ -117,20 +134,24 @@ def parser() -> argparse.ArgumentParser:
     open_cases = commands.add_parser(
         "undecided",
         parents=[verdicts],
-        help="list the undecided cases that more rounds could decide, with their points",
+        description="List the undecided cases that more rounds could decide",
     )
     open_cases.add_argument("--data", required=True, type=parse_path, metavar="DIR", help="output folder of `gather`")
     open_cases.add_argument("--node", required=True, metavar="ID", help="the node to measure further")
     open_cases.add_argument("--out", required=True, type=parse_path, metavar="FILE")
 
-    compared = commands.add_parser("compare", help="compare two editions: print the verdicts that changed, and why")
+    compared = commands.add_parser(
+        "compare", description="List the verdicts that changed between two editions, and why"
+    )
     compared.add_argument(
         "old", type=parse_path, metavar="OLD", help="the earlier verdicts.json, or a site's editions.json"
     )
     compared.add_argument("new", type=parse_path, metavar="NEW", help="the later verdicts.json")
     compared.add_argument("--json", type=parse_path, metavar="FILE", help="JSON file for the whole comparison")
 
-    archive = commands.add_parser("edition", help="archive a built site as an edition, and update the README")
+    archive = commands.add_parser(
+        "edition", description="Archive a rendered report as an edition, and update the README"
+    )
     archive.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     archive.add_argument(
         "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
@@ -143,25 +164,33 @@ def parser() -> argparse.ArgumentParser:
     )
     archive.add_argument("--number", type=parse_count, metavar="N", help="number of the edition (default: the next)")
 
-    commands.add_parser("summary", parents=[verdicts], help="count the claims per verdict")
+    summary = commands.add_parser("summary", description="Count the claims per verdict")
+    summary.add_argument("--verdicts", type=parse_path, metavar="FILE", help=VERDICTS_HELP)
 
-    embedding = commands.add_parser("embed", help="put a page of a rendered report into one file")
+    overview = commands.add_parser(
+        "overview", description="Show this machine beside the published ones, its noise, and the way to the report"
+    )
+    overview.add_argument("--results", type=parse_path, default=Path("results"), metavar="DIR", help="default: results")
+
+    embedding = commands.add_parser("embed", description="Put a page of a rendered report into one file")
     embedding.add_argument("page", type=parse_path, nargs="?", default=Path("results/report/index.html"))
     embedding.add_argument("--out", required=True, type=parse_path, metavar="FILE")
 
-    numbers = commands.add_parser("numbers", help="print five numbers of a machine: its best results by device")
-    numbers.add_argument("node", nargs="*", help="node id (default: the machines that are not published)")
-    numbers.add_argument(
-        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
+    numbers = commands.add_parser(
+        "numbers", description="Print a machine's five main numbers: its best results by device"
     )
+    numbers.add_argument("node", nargs="*", help="node id (default: the machines that are not published)")
+    numbers.add_argument("--data", type=parse_path, metavar="DIR", help=DATA_HELP)
 
     explain = commands.add_parser(
         "explain",
         parents=[reference],
-        help="print a claim's chain from the article to its verdict, and changes that would turn it",
+        description="Explain the verdict on a claim in a few lines, or in full with --all",
+        examples=["python -m report explain W15", "python -m report explain W15 --all"],
     )
     explain.add_argument("claim", metavar="ID")
-    explain.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
+    explain.add_argument("--verdicts", type=parse_path, metavar="FILE", help=VERDICTS_HELP)
+    explain.add_argument("--all", action="store_true", help="print every step, case, source and trial")
     explain.add_argument(
         "--data",
         type=parse_path,
@@ -169,13 +198,17 @@ def parser() -> argparse.ArgumentParser:
         help="output folder of `gather` (default: the folder data beside the verdicts)",
     )
     explain.add_argument(
-        "--rows", type=_number_or_all, default="12", metavar="N|all", help="rows to print for each case"
+        "--rows", type=_number_or_all, default="12", metavar="N|all", help="rows to print for each case, after --all"
     )
 
     ask = commands.add_parser(
         "what-if",
         parents=[claims, reference],
-        help="judge again with other thresholds, scopes or prices, and print the verdicts that change",
+        description="List the verdicts that another threshold, scope or price would change",
+        examples=[
+            "python -m report what-if --set W15.threshold=4000",
+            "python -m report what-if --price aws-p5.48xlarge.usd_per_hour=98",
+        ],
     )
     ask.add_argument(
         "--set",
@@ -188,13 +221,15 @@ def parser() -> argparse.ArgumentParser:
     ask.add_argument(
         "--price", nargs="+", action="extend", default=[], metavar="ENTRY=VALUE", help="a price from data/reference"
     )
-    ask.add_argument(
-        "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
-    )
+    ask.add_argument("--data", type=parse_path, metavar="DIR", help=DATA_HELP)
 
     adviser = commands.add_parser(
         "advise",
-        help="answer your own job: does it fit, how long does it take, what does it cost, with a range that was tested",
+        description="Answer for your own job: does it fit, how long does it take, what does it cost?",
+        examples=[
+            "python -m report advise --chat --model llama-3.1-8b --on this",
+            "python -m report advise --train --model resnet50 --within 2h",
+        ],
     )
     job_kind = adviser.add_mutually_exclusive_group()
     for flag, kind, meaning in (
@@ -246,21 +281,23 @@ def parser() -> argparse.ArgumentParser:
     adviser.add_argument("--jobs", type=parse_path, metavar="FILE", help="a JSON object a line with a job each")
     adviser.add_argument("--json", action="store_true", help="answer one JSON object a line (the form for --jobs)")
 
-    calibration = commands.add_parser("calibrate", help="fit the adviser's constants to published outcomes")
+    calibration = commands.add_parser("calibrate", description="Fit the constants of `advise` to published results")
     calibration.add_argument(
         "--data", type=parse_path, metavar="DIR", help="output folder of `gather`, whose results count as outcomes too"
     )
     calibration.add_argument("--out", type=parse_path, default=Path("data/advice.json"), metavar="FILE")
 
     wanted = commands.add_parser(
-        "wanted", parents=[verdicts], help="list the machines that would decide open claims, and write them to a file"
+        "wanted",
+        parents=[verdicts],
+        description="List the machines that would decide open claims, and write data/wanted.json",
     )
     wanted.add_argument("--out", type=parse_path, metavar="FILE", help="default: data/wanted.json")
 
     listed = commands.add_parser(
         "references",
         parents=[claims, reference, published],
-        help="list the published figures with their users; exits with 1 if a figure has no user",
+        description="List the published figures, and who uses each (exit code 1 if nobody uses one)",
     )
     listed.add_argument(
         "--data", type=parse_path, metavar="DIR", help="output folder of `gather` (default: the published nodes)"
@@ -268,7 +305,9 @@ def parser() -> argparse.ArgumentParser:
     listed.add_argument("--records", action="store_true", help="list the published measurements with their users, too")
 
     linter = commands.add_parser(
-        "lint", parents=[reference], help="check that every number in the verdicts has a source, a unit and an interval"
+        "lint",
+        parents=[reference],
+        description="Check that every number in the verdicts has a source, a unit and an interval",
     )
     linter.add_argument("--verdicts", type=parse_path, default=Path("results/verdicts.json"), metavar="FILE")
     linter.add_argument(
@@ -279,7 +318,7 @@ def parser() -> argparse.ArgumentParser:
     )
 
     failed = commands.add_parser(
-        "failures", help="list the pages and figures that could not be made; exits with 1 if there are any"
+        "failures", description="List the pages and figures that could not be made (exit code 1 if there are any)"
     )
     failed.add_argument(
         "--report", type=parse_path, default=Path("results/report"), metavar="DIR", help="output folder of `render`"
@@ -288,7 +327,7 @@ def parser() -> argparse.ArgumentParser:
     dataset = commands.add_parser(
         "dataset",
         parents=[reference, published],
-        help="write the dataset: all measurements, published figures and verdicts as tables with ids",
+        description="Write all measurements, published figures and verdicts as tables with ids",
     )
     dataset.add_argument(
         "--data", type=parse_path, default=Path("results/data"), metavar="DIR", help="output folder of `gather`"
@@ -302,7 +341,7 @@ def parser() -> argparse.ArgumentParser:
 
     package = commands.add_parser(
         "datapackage",
-        help="write data/datapackage.json and SHA256SUMS, which describe the files of data/, or check them",
+        description="Describe the files of data/ in datapackage.json and SHA256SUMS, or check them",
     )
     package.add_argument("--check", action="store_true", help="compare the files with SHA256SUMS instead")
     package.add_argument(
@@ -314,13 +353,13 @@ def parser() -> argparse.ArgumentParser:
     )
 
     known = commands.add_parser(
-        "quantities", help="list the quantities that can decide a claim, with unit, labels and meaning"
+        "quantities", description="List the quantities that can decide a claim, with unit, labels and meaning"
     )
     known.add_argument(
         "word", nargs="?", default="", metavar="WORD", help="list only quantities that mention this word"
     )
 
-    new = commands.add_parser("new-claim", help="write a valid claim file for you to complete")
+    new = commands.add_parser("new-claim", description="Write a valid claim file for you to complete")
     new.add_argument("claim", metavar="ID", help="a capital letter and two digits")
     new.add_argument("--article", required=True, metavar="KEY", help="nuface, gpuserver or whygpu")
     new.add_argument(
@@ -378,6 +417,7 @@ def parser() -> argparse.ArgumentParser:
         help="other fair thresholds",
     )
     new.add_argument("--claims", type=parse_path, metavar="DIR", help="folder for the file (default: report/claims)")
+    top.epilog = list_commands(commands.choices, GROUPS)
     return top
 
 
@@ -553,18 +593,29 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("\n".join(list_quantities.describe_quantities(args.word)))
     elif args.command == "explain":
         from report.commands.explain import explain, find_sources, find_verdict
+        from report.commands.short_explanation import explain_shortly
         from report.data.reference_figures import REFERENCE
+        from report.verdicts import find_verdicts, read_any_format, read_verdicts
+
+        path = find_verdicts(args.verdicts)
+        if not args.all:
+            print(explain_shortly(read_any_format(path), args.claim, path))
+            return 0
+        document = read_verdicts(path)
+        claim = find_verdict(document, args.claim)
+        sources = find_sources(path, args.data, args.reference or REFERENCE, args.rows, claim)
+        print(explain(document, args.claim, sources))
+    elif args.command == "overview":
+        from report.commands.overview import overview_lines
         from report.verdicts import read_verdicts
 
-        document = read_verdicts(args.verdicts)
-        claim = find_verdict(document, args.claim)
-        sources = find_sources(args.verdicts, args.data, args.reference or REFERENCE, args.rows, claim)
-        print(explain(document, args.claim, sources))
+        tally_by_verdict = read_verdicts(args.results / "verdicts.json")["tally"]
+        print("\n".join(overview_lines(args.results, tally_by_verdict)))
     else:
         from report.outcomes import tally
-        from report.verdicts import read_verdicts
+        from report.verdicts import find_verdicts, read_any_format
 
-        print(tally(read_verdicts(args.verdicts)))
+        print(tally(read_any_format(find_verdicts(args.verdicts))))
     return 0
 
 

@@ -5,6 +5,8 @@ Records hold fields only; `verdict_sentences` formats them. Infinite and unknown
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,10 +16,14 @@ from msgspec import Meta, Struct
 
 from contract.errors import StudyError
 from contract.files import read_json
+from report import ROOT
 from report.outcomes import Side, Tier, Verdict
 
 # File format number. It is incremented when a reader would misread older files.
 FORMAT = 4
+# Verdicts and data of this folder's study, and the folder with all editions.
+STUDY_VERDICTS, STUDY_DATA = Path("results/verdicts.json"), Path("results/data")
+EDITIONS = ROOT / "data" / "editions"
 
 Number = float | None
 # One number, or both ends of a range.
@@ -334,12 +340,45 @@ def upgrade_cells(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**document, "verdicts": upgraded}
 
 
+def newest_edition(into: Path = EDITIONS) -> int | None:
+    """Return the highest edition number; None if there is none."""
+    return max((int(path.name) for path in into.glob("[0-9]*") if path.name.isdigit() and path.is_dir()), default=None)
+
+
+def print_fallback(path: Path, replacement: str) -> None:
+    """Print a note to stderr: a file of the study does not exist yet, and other results are shown."""
+    print(f"note: no study here yet ({path}): {replacement}", file=sys.stderr)
+
+
+def find_verdicts(path: Path | None, editions: Path = EDITIONS) -> Path:
+    """Return `path`, else the study's verdicts, else the newest edition's; for an edition, print a note to stderr."""
+    number = newest_edition(editions)
+    if path is not None or STUDY_VERDICTS.exists() or number is None:
+        return path or STUDY_VERDICTS
+    print_fallback(STUDY_VERDICTS, f"these are the verdicts of edition {number}")
+    return Path(os.path.relpath(editions / str(number) / "verdicts.json"))
+
+
+def read_any_format(path: Path) -> Mapping[str, Any]:
+    """Read `verdicts.json` in this format or, for an edition, in an earlier one, which lacks fields.
+
+    Raises StudyError if the file is missing, holds no verdicts, or is invalid.
+    """
+    document = read_json(path) if path.exists() else None
+    if EDITIONS in path.resolve().parents and isinstance(document, dict) and document.get("format") != FORMAT:
+        return upgrade_cells(document)
+    return read_verdicts(path)
+
+
 def read_verdicts(path: Path) -> dict[str, Any]:
     """Read `verdicts.json`. Raises StudyError if the file is missing, has another format, or is invalid."""
     if not path.exists():
         raise StudyError(f"{path}: no such file. `make study` writes it; --verdicts FILE names another")
     document = read_json(path)
-    again = f"Make it with: python -m report judge --data DIR --out {path}"
+    released = EDITIONS in path.resolve().parents
+    again = (
+        "`make study` makes new ones" if released else f"Make it with: python -m report judge --data DIR --out {path}"
+    )
     if not isinstance(document, dict) or "verdicts" not in document:
         raise StudyError(f"{path}: holds no verdicts. {again}")
     if len({str(verdict.get("id")) for verdict in document["verdicts"]}) != len(document["verdicts"]):

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 ROOT = Path(__file__).parent.parent
+TOP = ("Makefile", "pyproject.toml", "constraints.txt")
 # Fake Python interpreter that creates an environment with a fake pip. The fake pip succeeds if the file `calm` exists,
 # fails if the file `broken` exists, and otherwise hangs.
 STANDIN = f"""#!/bin/sh
@@ -31,8 +32,8 @@ def run_make(folder: Path, *words: str, **variables: str) -> subprocess.Complete
 
 
 def start_make(folder: Path, *words: str, **variables: str) -> subprocess.Popen[str]:
-    (folder / "contract").mkdir(exist_ok=True)
-    for name in ("Makefile", "pyproject.toml", "constraints.txt", "contract/child_processes.py"):
+    for name in (*TOP, "contract/child_processes.py", "workflow/pip_progress.py"):
+        (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy2(ROOT / name, folder / name)
     # Remove the variables of the `make` that runs the tests.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}

@@ -24,6 +24,7 @@ from contract.errors import StudyError, run_command
 from contract.provenance import run_git
 
 BUNDLE = Path("build/bundle")
+EXAMPLES = ("example:", "  bash workflow/bundle.sh 3.12 x86_64 --with polars")
 MIB = 1 << 20
 
 # Packages that every study needs for the workflow, the data checks and the machine's counters.
@@ -89,8 +90,7 @@ def make_parser() -> argparse.ArgumentParser:
     top = Parser(
         prog="workflow/bundle.sh",
         description=__doc__,
-        epilog="\n".join(["parts, and the measurements that need them:", *lines]),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(["parts, and the measurements that need them:", *lines, "", *EXAMPLES]),
     )
     top.add_argument("python", type=_parse_python, help="Python version on the other machine, such as 3.12")
     top.add_argument("processor", nargs="?", default="x86_64", choices=["x86_64", "aarch64"], help="default: x86_64")

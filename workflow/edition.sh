@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Make the report for the published nodes, and save it as the next edition: `bash workflow/edition.sh`.
 set -euo pipefail
+[ "${1:-}" != --help ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; exit; }
 cd "$(dirname "$0")/.."
 
 made=results/edition

@@ -23,6 +23,7 @@ from contract.errors import StudyError, run_command
 from contract.files import read_json, write_json
 from contract.provenance import NAME
 from workflow.package_variants import normal_name
+from workflow.pip_progress import Progress, follow_pip
 
 ROOT = Path(__file__).resolve().parents[1]
 # Packages that other software on the machine is built for. They never change.
@@ -37,7 +38,11 @@ OFFLINE = re.compile(r"total=0,.*connection broken by '(\w+)|(problem confirming
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Install, and print the packages that were added and changed. Returns the exit code."""
-    parser = Parser(prog="python -m workflow.install", description="Install the study into this Python.")
+    parser = Parser(
+        prog="python -m workflow.install",
+        description="Install the study into this Python, beside the packages that it has",
+        examples=["python -m workflow.install", "python -m workflow.install gpu"],
+    )
     parser.add_argument("extras", nargs="*", help="extras in pyproject.toml, such as gpu")
     extras = parser.parse_args(argv).extras
     if util.find_spec("pip") is None:
@@ -138,9 +143,10 @@ def run_pip(target: str, versions: Mapping[str, str]) -> subprocess.CompletedPro
 
 
 def pip_install(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run `pip install` with these arguments, and keep its messages."""
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *words]
-    return subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+    """Run `pip install` with these arguments and one line of progress, and keep its messages."""
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *words]
+    code, lines = follow_pip(command, Progress(sys.stdout))
+    return subprocess.CompletedProcess(command, code, stderr="\n".join(lines))
 
 
 def reason(refusal: str) -> str:

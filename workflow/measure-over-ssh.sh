@@ -6,6 +6,7 @@
 # kind. PYTHON: remote interpreter. FOLDER: remote project folder. PRESET: local file, copied to preset.yaml there.
 # SSH: command ("ssh -p 2222").
 set -euo pipefail
+[ $# -ge 2 ] || { sed -n '2,/^set /s/^# \{0,1\}//p' "$0"; [ "${1:-}" = --help ]; exit; }
 host=$1 here=$2
 shift 2
 home=$(cd "$(dirname "$0")/.." && pwd)

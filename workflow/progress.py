@@ -26,13 +26,13 @@ from workflow.result_files import usable_further_rounds
 # Each stage's description and usual seconds on two cores. The rule `measure` is missing, because the plan predicts its
 # seconds.
 STAGES = {
-    "discover": ("discovering what this machine is", 8),
+    "discover": ("describing this machine", 8),
     "machine": ("measuring {}", 1200),
     "machine_by_ssh": ("measuring {}, by ssh", 1200),
-    "preliminary": ("a first page, from round 1", 30),
-    "look": ("judging what is undecided after these rounds", 60),
+    "preliminary": ("making a first page from round 1", 30),
+    "look": ("judging undecided cases after these rounds", 60),
     "session": ("choosing points to measure again", 5),
-    "seal": ("measuring again what others disturbed", 5),
+    "seal": ("measuring disturbed points again", 5),
     "gather": ("gathering the samples, with those of the published machines", 6),
     "judge": ("judging the claims", 15),
     "report": ("rendering the report, page and PDF", 60),
@@ -46,7 +46,7 @@ ERROR_LINES = 15
 TICK_S = 5.0
 # A disk with fewer free bytes counts as full, because it has no room for a log.
 FULL_BYTES = 100_000
-RESUME_HINT = "what was finished is kept; the same command goes on from there"
+RESUME_HINT = "finished rounds are kept; the same command goes on from there"
 
 
 def replace_console(workflow: Any, results: Callable[[], str]) -> None:

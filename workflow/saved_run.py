@@ -32,7 +32,11 @@ REMADE, PART = {"data", "dataset", "preliminary", "report"}, ".incomplete-copy"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Copy the saved results here, run the workflow, and save its results. Returns Snakemake's exit code."""
-    parser = Parser(prog="python -m workflow.saved_run", description="Run the workflow, and save its results.")
+    parser = Parser(
+        prog="python -m workflow.saved_run",
+        description="Run the workflow, and save its results in a folder that outlives this machine",
+        examples=["python -m workflow.saved_run /mnt/drive/results --profile gpu --config preset=rented"],
+    )
     parser.add_argument("folder", type=parse_path, help="folder that outlives this machine")
     args, words = parser.parse_known_args(argv)
     if any(word.startswith("results=") for word in words):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from contract.errors import StudyError
-from contract.node import RECORD, read_node
+from contract.node import RECORD, parse_job_name, read_node
 from experiments import hardware
 from experiments.doctor.finding import Finding, note, ok, warning
 from experiments.jobs import read_plan
@@ -35,9 +35,15 @@ def predictions(results: Path) -> Finding | None:
     if not records:
         return None
     paces = job_paces(max(records, key=lambda record: str(record["ended_utc"])))
-    ratios = ", ".join(f"{name} {ratio:.2f}" for name, ratio in sorted(paces.items(), key=lambda item: -item[1]))
-    seen = f"actual over predicted time: {ratios}"
-    if all(LEAST <= ratio <= MOST for ratio in paces.values()):
+    times = {" on ".join(parse_job_name(name)): pace for name, pace in sorted(paces.items(), key=lambda item: -item[1])}
+    groups = {
+        "longer": [f"{name} ({pace:.2f} times)" for name, pace in times.items() if pace > MOST],
+        "shorter": [f"{name} ({pace:.2f} times)" for name, pace in times.items() if pace < LEAST],
+    }
+    texts = [f"{word} than planned: {', '.join(names)}" for word, names in groups.items() if names]
+    rest = len(times) - sum(map(len, groups.values()))
+    seen = "; ".join([*texts, f"as planned, {LEAST:g} to {MOST:g} times: {rest} of {len(times)} experiments"])
+    if not texts:
         return ok("plan", seen)
     return note("plan", seen, "A run may take longer or shorter than its plan predicts, and miss its budget.")
 

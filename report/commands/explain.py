@@ -1,4 +1,4 @@
-"""Command `explain`: print the steps from an article to the verdict on a claim, and the changes that would turn it.
+"""Command `explain --all`: print all steps from an article to the verdict on a claim, and what would change it.
 
 Data libraries are imported only to read summary rows, so that the command starts fast.
 """
@@ -34,6 +34,8 @@ WIDTH = 100
 # By default, at most ROWS summary rows are printed for a case, and at most CASES cases for a part.
 ROWS, CASES = 12, 40
 _HANG = 13
+# The side of a case, as on the pages.
+SIDES = {"supports": "for it", "challenges": "against it", "undecided": "cannot tell"}
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Sources:
 
 
 def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = None) -> str:
-    """Format all steps from the article to the verdict on a claim, and the changes that would turn the verdict.
+    """Format all steps from the article to the verdict on a claim, and what would change the verdict.
 
     The steps are the article, the paraphrase, and for each part the rule, the quantity, the cases and their rows.
     Raises StudyError if the claim is unknown, or if the verdicts were made from other data.
@@ -60,10 +62,10 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     labels = {node["id"]: node["label"] for node in document["nodes"]}
     lines = [f"{verdict['id']}: {verdict['verdict'].upper()}", ""]
     lines += _wrap("article: ", f'{verdict["article_title"]}, "{verdict["section"]}"')
-    lines += _wrap("says: ", verdict["says"])
+    lines += _wrap("claim: ", verdict["says"])
     evidence, version = verdict["evidence_tier"], verdict["version"]
     lines += _wrap("kind: ", f"{verdict['kind']} claim; evidence: {evidence}; rule: version {version}")
-    lines += _wrap("found: ", verdict["finding"])
+    lines += _wrap("finding: ", verdict["finding"])
     if verdict["verdict"] == Verdict.NOT_TESTABLE:
         lines += _wrap("why: ", verdict["untestable"] or OPINION)
         lines += _wrap("bears on it: ", ", ".join(verdict["bears_on"])) if verdict["bears_on"] else []
@@ -80,7 +82,7 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
         cases = [case for case in verdict["cases"] if case["part"] == part["name"]]
         lines += ["", *_part_lines(part, cases, verdict, labels, sources)]
     if text := verdict_sentences.turn_text(verdict):
-        head = f"What would turn it ({verdict['robust']})" if verdict["robust"] else "What would turn it"
+        head = f"What would change it ({verdict['robust']})" if verdict["robust"] else "What would change it"
         lines += ["", "-" * WIDTH, head, *_wrap("  ", text, hang=2)]
     lines += [""] if verdict["changes"] or verdict["sources"] or verdict["note"] or verdict["see_also"] else []
     for change in verdict["changes"]:
@@ -157,7 +159,7 @@ def _part_lines(
 def _quantity_lines(part: Mapping[str, Any]) -> list[str]:
     unit = f", in {part['unit']}" if part["unit"] not in ("", "1") else ""
     lines = [f"Quantity {part['quantity']}{unit}"]
-    for paragraph in (part.get("how") or "").split("\n\n"):
+    for paragraph in (part.get("how") or "").replace("`", "").split("\n\n"):
         lines += _wrap("  ", " ".join(paragraph.split()), hang=2) if paragraph else []
     scope = "; ".join(f"{name} = {_scope_text(value)}" for name, value in part["scope"].items())
     return [*lines, *(_wrap("  scope: ", scope) if scope else [])]
@@ -205,7 +207,8 @@ def _case_lines(
         where = ", ".join(filter(None, (case_machine(case, labels), verdict_case_name(case))))
         counts = f"; {format_count(case['n_rounds'], 'round')}, {format_count(case['n_samples'], 'sample')}"
         lines += _wrap(
-            f"  {case['outcome']:<11}", f"{value}{f' ({where})' if where else ''}{counts if case['n_rounds'] else ''}"
+            f"  {SIDES[case['outcome']]:<13}",
+            f"{value}{f' ({where})' if where else ''}{counts if case['n_rounds'] else ''}",
         )
         if behind:
             lines += _row_count_lines(part, len(behind), len(ids), sources)

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import polars as pl
 
 from contract.errors import StudyError
 from contract.files import read_json
-from report.formatting import format_interval, labels_text
+from report import ROOT
+from report.data.gather import gather
+from report.formatting import (
+    count_machines_and_runs,
+    format_interval,
+    instance_name,
+    labels_text,
+    range_words,
+    with_unit,
+)
 from report.pages.figure_data import own_nodes
+from report.verdicts import STUDY_DATA, print_fallback
 
 # Networks by preference: a machine shows the first one that it measured.
 NETWORKS = ("resnet-50", "bert-base-classifier", "bert-base", "resnet", "cnn", "mlp")
@@ -47,45 +60,81 @@ NUMBERS = (
 )
 
 
-def print_numbers(data: Path, nodes: Sequence[str]) -> None:
+def print_numbers(data: Path | None, nodes: Sequence[str]) -> None:
     """Print the five numbers of each node, per device: the best of its points.
 
-    data: output folder of `gather`. nodes: node ids; without any, the nodes that are not published ones, else all.
-    Raises StudyError if a table cannot be read, or a node is not in it.
+    data: output folder of `gather`; None for the study's, or before any study for the published nodes, with a note on
+    stderr. nodes: node ids; without any, the nodes that are not published ones, else all. Raises StudyError if a table
+    cannot be read, or a node is not in it.
     """
-    entries = read_json(data / "nodes.json")
-    records = {str(record["id"]): record for record in entries}
+    records, table = read_results(data)
     if unknown := sorted({*nodes} - {*records}):
-        raise StudyError(f"no node {unknown[0]} in {data}. Nodes: {', '.join(records)}")
-    own = own_nodes(entries)
-    table = pl.scan_parquet(data / "results.parquet").filter(pl.col("status") == "ok", pl.col("metric") == "time")
+        raise StudyError(f"no node {unknown[0]} in {data or STUDY_DATA}. Nodes: {', '.join(records)}")
+    own = own_nodes([*records.values()])
     for name in nodes or [name for name in records if name in own] or records:
-        print(records[name]["label"])
-        rows = table.filter(node=name).collect()
-        lines = [line for number in NUMBERS for line in number_lines(number, rows)]
+        print(f"{records[name]['label']} ({instance_name(records[name])})")
+        lines = [line for number in NUMBERS for line in number_lines(number, table.filter(node=name))]
         print("\n".join(lines or ["  nothing measured yet"]))
 
 
-def number_lines(number: Number, rows: pl.DataFrame) -> Iterator[str]:
-    """Describe a machine's best result for a number, for each device in `rows`, the summary of the machine."""
-    # The table has columns only for parameters of the experiments in it.
-    if not {*number.where} <= {*rows.columns}:
-        return
-    rows = rows.filter(pl.col("experiment").cast(pl.String) == number.experiment, **number.where)
-    if not rows.height:
-        return
-    if "model" in number.shown:
-        models = rows["model"].cast(pl.String).to_list()
+def read_results(data: Path | None) -> tuple[dict[str, dict[str, Any]], pl.DataFrame]:
+    """Return the node records by id, and the summary rows with times, as `print_numbers` reads them."""
+    folder = data or STUDY_DATA
+    if data is None and not (folder / "nodes.json").exists():
+        print_fallback(folder, "these are the published machines")
+        with TemporaryDirectory() as scratch, redirect_stderr(io.StringIO()):
+            gather([ROOT / "data" / "nodes"], Path(scratch))
+            return read_results(Path(scratch))
+    records = {str(record["id"]): record for record in read_json(folder / "nodes.json")}
+    table = pl.scan_parquet(folder / "results.parquet").filter(pl.col("status") == "ok", pl.col("metric") == "time")
+    return records, table.with_columns(pl.col("node", "experiment", "device").cast(pl.String)).collect()
+
+
+def number_lines(number: Number, rows: pl.DataFrame, others: pl.DataFrame | None = None) -> Iterator[str]:
+    """Describe a machine's best result for a number, for each device in `rows`, the summary of the machine.
+
+    others: summary of other machines, whose range then takes the place of the result's labels.
+    """
+    rows = _measured_rows(number, rows)
+    if "model" in number.shown and rows.height:
+        models = rows["model"].to_list()
         network = next((name for name in NETWORKS if name in models), models[0])
-        rows = rows.filter(pl.col("model").cast(pl.String) == network)
-    for (device,), of_device in sorted(rows.group_by("device"), key=lambda pair: str(pair[0])):
-        if number.largest:
-            of_device = of_device.filter(pl.col(number.largest) == pl.col(number.largest).max())
-        row = of_device.sort(number.rate or "estimate", descending=bool(number.rate)).row(0, named=True)
+        rows = rows.filter(model=network)
+        others = None if others is None else _measured_rows(number, others)
+        others = others.filter(model=network) if others is not None and others.height else others
+    for device in sorted(rows["device"].unique()) if rows.height else ():
+        row = _best_row(number, rows.filter(device=device))
         estimate, low, high = row["estimate"], row["low"], row["high"]
         if number.rate:
             work = row[number.rate] * estimate
             estimate, low, high = row[number.rate], high and work / high, low and work / low
-        labels = {name: row[name] for name in number.shown if row[name] not in (None, "")}
         unit = number.unit or f"{row['item']}/s"
-        yield f"  {number.title:22} {device:8} {format_interval(estimate, low, high, unit):34} {labels_text(labels)}"
+        text = f"  {number.title:22} {device:8} {format_interval(estimate, low, high, unit):34}"
+        labels = {name: row[name] for name in number.shown if row.get(name) not in (None, "")}
+        yield f"{text} {labels_text(labels) if others is None else _range_text(number, device, others, unit)}".rstrip()
+
+
+def _measured_rows(number: Number, rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the rows that measured a number; none if the table lacks a column for it."""
+    # The table has columns only for parameters of the experiments in it.
+    if not {*number.where} <= {*rows.columns}:
+        return rows.clear()
+    rows = rows.filter(experiment=number.experiment, **number.where)
+    return rows.with_columns(pl.col("model").cast(pl.String)) if "model" in rows.columns else rows
+
+
+def _best_row(number: Number, rows: pl.DataFrame) -> dict[str, Any]:
+    if number.largest:
+        rows = rows.filter(pl.col(number.largest) == pl.col(number.largest).max())
+    return rows.sort(number.rate or "estimate", descending=bool(number.rate)).row(0, named=True)
+
+
+def _range_text(number: Number, device: str, others: pl.DataFrame, unit: str) -> str:
+    """Format the best results of other machines on such a device, from the least to the most."""
+    rows = _measured_rows(number, others).filter(device=device)
+    best = [_best_row(number, of_node) for _, of_node in rows.group_by("node")]
+    values = sorted(row[number.rate or "estimate"] for row in best)
+    if not values:
+        return "not measured there"
+    ends = range_words(with_unit(values[0], unit), with_unit(values[-1], unit))
+    return f"{ends} on {count_machines_and_runs([row['node'] for row in best])}"

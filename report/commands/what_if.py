@@ -5,27 +5,33 @@ from __future__ import annotations
 import json
 import math
 import re
+import textwrap
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeGuard
 
 from contract.errors import StudyError
 from contract.schema import did_you_mean
-from report import verdict_sentences
+from report import ROOT, verdict_sentences
 from report.data.dataset import Dataset
 from report.data.gathered_files import read_dataset
+from report.data.node_reader import read_nodes
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
-from report.formatting import format_count, format_exact
+from report.formatting import format_count, format_exact, threshold_text, thresholds_text
 from report.judging.claim_files import Claim, Part, read_claims
 from report.judging.judge import CLAIMS, evaluate_parts, judge_claim, refuse_synthetic
 from report.judging.part_evaluation import QuantityCache
 from report.judging.rules import may_be_negative
 from report.outcomes import Threshold, Verdict
 from report.quantities import quantities
+from report.verdicts import STUDY_DATA, print_fallback
 
 Reference = Mapping[str, Mapping[str, Any]]
+WIDTH = 100
+PUBLISHED_NODES = ROOT / "data" / "nodes"
 _PRICE_SOURCE = {"title": "Given for this question", "publisher": "the person who asks", "url": "", "where": ""}
 
 
@@ -53,20 +59,30 @@ def answer_command(arguments: Namespace) -> None:
     reference = read_reference(arguments.reference or REFERENCE)
     claims = read_claims(arguments.claims or CLAIMS, reference)
     figures = parse_prices(arguments.price, reference)
-    if not (arguments.data / "nodes.json").is_file():
-        raise StudyError(
-            f"{arguments.data}: no gathered data. Run the study, or: python -m report gather --out {arguments.data}"
-        )
-    data = read_dataset(arguments.data, reference, read_published(PUBLISHED))
+    data = read_data(arguments.data, reference)
     changed = apply_settings(arguments.set, claims, data)
     print("\n".join(format_answers(what_if(data, claims, changed, figures))))
+
+
+def read_data(folder: Path | None, reference: Reference) -> Dataset:
+    """Read the study's gathered data, or before any study the published machines, with a note on stderr.
+
+    folder: output folder of `gather`; None for the study's. Raises StudyError if there are no data in it.
+    """
+    published, gathered = read_published(PUBLISHED), folder or STUDY_DATA
+    if (gathered / "nodes.json").is_file():
+        return read_dataset(gathered, reference, published)
+    if folder is not None:
+        raise StudyError(f"{folder}: no gathered data. Run the study, or: python -m report gather --out {folder}")
+    print_fallback(gathered, "the published machines are judged, which takes longer")
+    return Dataset(read_nodes([PUBLISHED_NODES]), reference, published=published)
 
 
 @dataclass(frozen=True)
 class Answer:
     """Claim that a change affects, with the verdict and the parts' outcomes before and after the change.
 
-    why: the reason for the verdict after the change.
+    why: the reason for the verdict after the change. unfair: a sentence on each threshold that is no fair reading.
     """
 
     claim: Claim
@@ -74,6 +90,7 @@ class Answer:
     after: Verdict
     why: str
     parts: Mapping[str, tuple[Verdict, Verdict]]
+    unfair: tuple[str, ...] = ()
 
 
 def what_if(
@@ -91,6 +108,8 @@ def what_if(
         new = QuantityCache(Dataset(data.nodes, {**data.reference, **figures}, data.table, data.published))
     answers = []
     for claim, other in zip(claims, changed, strict=True):
+        if claim.parts == other.parts and not figures:
+            continue
         before = judge_claim(claim, evaluate_parts(claim, old), old)
         if claim.parts != other.parts or any(set(part["entries"]) & set(figures) for part in before["parts"]):
             after = judge_claim(other, evaluate_parts(other, new), new)
@@ -98,27 +117,38 @@ def what_if(
             parts = {old_part["name"]: (old_part["outcome"], new_part["outcome"]) for old_part, new_part in pairs}
             waits = [verdict_sentences.missing_text(part["missing"]) for part in after["parts"] if part["missing"]]
             why = "; ".join(dict.fromkeys(waits)) or after["finding"]
-            answers.append(Answer(claim, before["verdict"], after["verdict"], why, parts))
+            unfair = tuple(filter(None, map(_unfair_text, claim.parts, other.parts)))
+            answers.append(Answer(claim, before["verdict"], after["verdict"], why, parts, unfair))
     return answers
 
 
+def _unfair_text(part: Part, other: Part) -> str:
+    """Return a sentence if the other part's threshold lies beyond all that the claim declares as fair, else ''."""
+    fair = sorted(threshold.low for threshold in (part.threshold, *part.sensitivity) if not threshold.is_range)
+    value = other.threshold.low
+    if part.threshold == other.threshold or part.threshold.is_range or len(fair) < 2 or fair[0] <= value <= fair[-1]:
+        return ""
+    unit = "1" if part.rule in ("ratio", "trend", "crossover") else quantities()[part.quantity].unit
+    limits = thresholds_text([fair[0], fair[-1]], unit, "to")
+    return f"{threshold_text(value, unit)} is no fair reading of the article: fair are {limits}."
+
+
 def format_answers(answers: Sequence[Answer]) -> Iterator[str]:
-    """Yield a table of the changed verdicts, the claims whose verdict stays, and a line with the totals.
+    """Yield the changed verdicts with their reasons, the claims whose verdict stays, and a line with the totals.
 
     A claim whose verdict stays is listed with the parts whose outcome changed.
     """
     moved = [answer for answer in answers if answer.before != answer.after]
-    if moved:
-        yield f"{'claim':<6}{'was':<20}{'is':<20}why"
-    for answer in moved:
-        yield f"{answer.claim.id:<6}{answer.before:<20}{answer.after:<20}{answer.why}"
-    for answer in answers:
+    for answer in sorted(answers, key=lambda answer: answer.before == answer.after):
+        stays = answer.before == answer.after
+        yield f"{answer.claim.id}: {f'stays {answer.after}' if stays else f'{answer.before} -> {answer.after}'}"
         changes = [f"{name or 'the rule'}: {was} -> {now}" for name, (was, now) in answer.parts.items() if was != now]
-        if changes and answer not in moved:
-            yield f"{answer.claim.id}: {'; '.join(changes)}; the verdict stays {answer.after}"
-        elif answer not in moved:
-            yield f"{answer.claim.id} stays {answer.after}: {answer.why}"
-    yield f"{format_count(len(moved), 'verdict')} would move; no other claim than {len(answers)} is touched"
+        for text in (*(changes if stays else ()), answer.why, *answer.unfair):
+            yield from textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+    others = len(answers) - len(moved)
+    kept = f"{format_count(others, 'affected claim')} {'keeps its' if others == 1 else 'keep their'} verdict"
+    stay = kept if others else "no other claim is affected"
+    yield f"{format_count(len(moved), 'verdict')} {'changes' if len(moved) == 1 else 'change'}; {stay}."
 
 
 def apply_settings(texts: Sequence[str], claims: Sequence[Claim], data: Dataset) -> list[Claim]:

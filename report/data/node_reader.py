@@ -28,6 +28,9 @@ from report.formatting import first_items, node_label
 # Path to a round file, its table (not validated yet), and the round's metadata.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
 
+# Source of the published nodes.
+PUBLISHED_NODES = "data/nodes"
+
 
 @dataclass
 class Node:
@@ -122,7 +125,7 @@ def read_nodes(directories: Sequence[Path], allow_synthetic: bool = False) -> No
 
 
 def print_warnings(nodes: Nodes) -> None:
-    """Print refused files and incomplete nodes to stderr."""
+    """Print refused files, and incomplete nodes that are not published ones, to stderr."""
     others = f"the other {len(nodes.nodes)} nodes are" if len(nodes.nodes) > 1 else "the rest of the data is"
     # Print each reason only once, because many files may have the same reason, for example an old schema version.
     for reason in dict.fromkeys(refused["reason"] for refused in nodes.refused):
@@ -130,6 +133,8 @@ def print_warnings(nodes: Nodes) -> None:
         more = f" and {len(files) - 1} other{'s' if len(files) > 2 else ''}" if len(files) > 1 else ""
         print(f"warning: left out: {files[0]}{more}: {reason} ({others} used)", file=sys.stderr)
     for node in nodes.nodes:
+        if node.source == PUBLISHED_NODES:
+            continue
         if missing := node.missing_rounds():
             gap = f"{len(missing)} of its rounds are missing ({first_items(missing, 3)})"
             print(f"note: {node.id} was cut off: {gap}; its finished rounds count", file=sys.stderr)

@@ -15,15 +15,13 @@ import pandas as pd
 from contract.node import count_machines
 from report.data.dataset import Dataset, DataUse
 from report.data.gathered_files import read_dataset, read_summary
+from report.data.node_reader import PUBLISHED_NODES
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
 from report.estimates import Estimates, device_kind
 from report.formatting import short_processor, substitutes_text
 from report.pages import machine_selection
 from report.quantities import quantities
-
-# Value of `source` in a published node's record.
-PUBLISHED_NODES = "data/nodes"
 
 
 @dataclass(frozen=True)

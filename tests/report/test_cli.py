@@ -16,6 +16,7 @@ from contract.errors import run_command
 from report.cli import main, parser
 from report.judging.judge import CLAIMS
 from report.quantities import quantities
+from report.verdicts import EDITIONS, newest_edition
 
 from .conftest import ROOT, Factory
 
@@ -61,6 +62,24 @@ def test_gather_judge_summary_and_explain(
     assert "W15: CHALLENGED" in capsys.readouterr().out
 
 
+def test_commands_without_a_study_show_the_newest_edition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    number = newest_edition()
+    verdicts = json.loads((EDITIONS / str(number) / "verdicts.json").read_text())["verdicts"]
+    assert main(["summary"]) == 0
+    out, err = capsys.readouterr()
+    assert f"edition {number}" in err and len(err.splitlines()) == 1 and str(len(verdicts)) in out
+    for verdict in verdicts:
+        assert main(["explain", verdict["id"]]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(f"{verdict['id']}: {verdict['verdict'].upper()}")
+        assert " ".join(verdict["says"].split())[:80] in " ".join(out.split())
+        assert f"claims/{verdict['id']}.html" in out and len(out.splitlines()) <= 12, out
+        assert all(len(line) <= 100 for line in out.splitlines() if " page " not in line)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -81,7 +100,7 @@ def test_user_errors_print_one_line(
     assert out == "" and err.startswith("error: ") and message in err and len(err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [("summary",), ("explain", "N01")])
+@pytest.mark.parametrize("words", [("summary",), ("explain", "N01"), ("explain", "N01", "--all")])
 def test_commands_on_verdicts_import_no_data_libraries(
     small_study: Path, tmp_path: Path, words: tuple[str, ...]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from contract.errors import StudyError
 from report import verdict_sentences
 from report.commands.explain import ROWS, WIDTH, Sources, explain, find_sources, find_verdict
+from report.commands.short_explanation import explain_shortly
 from report.data.gather import gather
 from report.data.gathered_files import read_dataset
 from report.data.reference_figures import REFERENCE, read_reference
@@ -44,7 +45,7 @@ def test_explain_shows_article_rule_rows_and_sensitivity(small_study: Path, docu
         "3 rounds, 15 samples",
         "round 3: 5, median",
         "With float64 in place of float32: challenged",
-        f"What would turn it ({verdict['robust']})",
+        f"What would change it ({verdict['robust']})",
         str(verdict_sentences.turn_text(verdict)),
         f"see also: {', '.join(verdict['see_also'])}",
     ):
@@ -112,10 +113,30 @@ def test_data_folder_is_found_and_must_match_the_verdicts(
 def test_explain_rejects_unknown_claims_and_row_counts(small_study: Path) -> None:
     for words, message in (
         (("N033", "--verdicts", small_study / "verdicts.json"), "there is no claim 'N033'. Did you mean 'N03'"),
-        (("N03", "--rows", "many"), "argument --rows"),
+        (("N03", "--all", "--rows", "many"), "argument --rows"),
     ):
         result = run_report("explain", *words)
         assert result.returncode == 2 and result.stdout == "" and message in result.stderr.splitlines()[-1]
+
+
+def test_short_explanation_has_number_threshold_evidence_and_change(
+    small_study: Path, document: dict[str, Any]
+) -> None:
+    verdict = find_verdict(document, "N03")
+    lines = explain_shortly(document, "n03", small_study / "verdicts.json").splitlines()
+    fields = {line[2:16].strip(): line[16:] for line in lines[1:] if line[2] != " "}
+    assert lines[0].startswith("N03: CHALLENGED, measured here. ")
+    assert [*fields] == ["claim", "finding", "number", "rests on", "nearest case", "would change", "more"]
+    assert fields["number"].endswith(verdict_sentences.rule_text(verdict["parts"][0]))
+    assert fields["rests on"].startswith("1 case on ")
+    assert ", against it: " in fields["nearest case"]
+    assert "`" not in "".join(lines) and "cell" not in "".join(lines)
+
+
+def test_short_explanations_are_short(small_study: Path, document: dict[str, Any]) -> None:
+    for verdict in document["verdicts"]:
+        lines = explain_shortly(document, verdict["id"], small_study / "verdicts.json").splitlines()
+        assert len(lines) <= 12 and all(len(line) <= WIDTH for line in lines), lines
 
 
 @pytest.mark.parametrize(("numbers", "text"), [((), ""), ((5, 3, 4, 9, 4), "3-5 9")])

@@ -51,7 +51,7 @@ def test_gather_writes_and_describes_every_table(synthetic: Factory, tmp_path: P
 
 
 def test_interrupted_node_counts_and_its_missing_rounds_are_reported(
-    synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    synthetic: Factory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = write_node_folder(synthetic)
     record = json.loads((folder / "node.json").read_text())
@@ -69,6 +69,12 @@ def test_interrupted_node_counts_and_its_missing_rounds_are_reported(
     assert len(pd.read_parquet(tmp_path / "out" / "results.parquet")) == 3
     (row,) = (row for row in left_out_points(tmp_path / "out") if row["experiment"] == "serving")
     assert (row["device"], row["count"], row["reason"]) == ("cuda:0", 2, "plan: left out to fit 9 min")
+    # A user's study says nothing on the published machines.
+    (tmp_path / "data").mkdir()
+    published = synthetic.root.rename(tmp_path / "data" / "nodes")
+    monkeypatch.chdir(tmp_path)
+    gather([published], tmp_path / "out", allow_synthetic=True)
+    assert "cut off" not in capsys.readouterr().err
 
 
 def test_lost_profile_metrics_count_once_per_point(synthetic: Factory, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 
 from contract.errors import StudyError
 from report.cli import main
+from report.commands import what_if as what_if_command
 from report.commands.what_if import Answer, apply_settings, format_answers, parse_prices, what_if
 from report.data.dataset import Dataset
 from report.data.gather import gather
@@ -173,7 +174,13 @@ def test_price_changes_only_claims_that_use_it(study: Study) -> None:
     assert study.answer(price=["aws-p5.48xlarge.usd_per_hour=1"]) == {}
 
 
-def test_what_if_command(study: Study, synthetic: Factory, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_if_command(
+    study: Study,
+    synthetic: Factory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     synthetic("node-b", origin="measured").gemm(27.9).clock().write()
     data, made_up = tmp_path / "data", tmp_path / "made-up"
     gather([synthetic.root / "node-b"], data)
@@ -182,7 +189,16 @@ def test_what_if_command(study: Study, synthetic: Factory, tmp_path: Path, capsy
     common = ["what-if", "--claims", str(study.folder)]
     capsys.readouterr()
     assert main([*common, "--data", str(data), "--set", "W01.threshold=40"]) == 0
-    assert "2 verdicts would move" in capsys.readouterr().out
+    answers, note = capsys.readouterr()
+    assert "2 verdicts change; no other claim is affected." in answers and note == ""
+    # Before any study, the published machines are judged.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(what_if_command, "PUBLISHED_NODES", synthetic.root / "node-b")
+    assert main([*common, "--set", "W01.threshold=40"]) == 0
+    assert capsys.readouterr() == (
+        answers,
+        "note: no study here yet (results/data): the published machines are judged, which takes longer\n",
+    )
     for words, why in (
         (["--data", str(made_up), "--set", "W01.threshold=4"], "synthetic"),
         (["--data", str(data)], "give --set or --price"),
@@ -190,6 +206,26 @@ def test_what_if_command(study: Study, synthetic: Factory, tmp_path: Path, capsy
     ):
         with pytest.raises(StudyError, match=why):
             main([*common, *words])
+
+
+@pytest.mark.parametrize(
+    ("setting", "first", "last"),
+    [
+        ("W01.threshold=40", "W01: challenged -> supported", "1 verdict changes; 1 affected claim keeps its verdict."),
+        ("W01.threshold=12", "W01: stays challenged", "0 verdicts change; 2 affected claims keep their verdict."),
+    ],
+)
+def test_answers_are_short_and_tell_if_a_threshold_is_unfair(
+    synthetic: Factory, tmp_path: Path, setting: str, first: str, last: str
+) -> None:
+    machine(synthetic).write()
+    claims = {**CLAIMS, "W01": {**CLAIMS["W01"], "sensitivity": [5, 20]}}
+    answers = Study(tmp_path, synthetic.root, claims).answer(setting)
+    other = replace(answers["W04"], before=answers["W04"].after)
+    lines = [*format_answers([answers["W01"], other])]
+    assert lines[0] == first and lines[-1] == last and all(len(line) <= 100 for line in lines)
+    unfair = "  40 MAC/cycle is no fair reading of the article: fair are 5 to 20 MAC/cycle."
+    assert (unfair in lines) == (setting == "W01.threshold=40")
 
 
 def test_answer_without_evidence_names_the_missing_hardware(synthetic: Factory, tmp_path: Path) -> None:

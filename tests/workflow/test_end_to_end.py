@@ -66,7 +66,7 @@ def test_console_shows_one_line_per_stage_and_result(study: Study) -> None:
     # Jobs that end during an interrupt are kept but not printed, so round 2 prints only the experiment that was
     # changed.
     order = [
-        "discovering what this machine is",
+        "describing this machine",
         "points: in all about",
         "measuring, round 1 of 2",
         *(f"{name} on cpu, round 1: 2 points in" for name in ("clock", "peak", "gemm")),

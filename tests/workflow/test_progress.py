@@ -150,7 +150,7 @@ def test_interrupt_is_one_line(tmp_path: Path) -> None:
     run.log(None, "Terminating processes on user request, this might take some time.")
     run.fail(log)
     (line,) = run.stream.getvalue().splitlines()[1:]
-    assert "interrupted: what was finished is kept; the same command goes on from there" in line
+    assert "interrupted: finished rounds are kept; the same command goes on from there" in line
 
 
 def test_unknown_record_falls_back_to_snakemake(tmp_path: Path) -> None:

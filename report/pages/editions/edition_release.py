@@ -27,10 +27,9 @@ from report.pages import site_paths
 from report.pages.downloads import RECORD as SITE
 from report.pages.downloads import check_rendered
 from report.pages.front_page import summarize_verdicts
-from report.verdicts import read_verdicts, upgrade_cells
+from report.verdicts import EDITIONS, newest_edition, read_verdicts, upgrade_cells
 
 ROOT = Path(__file__).parents[3]
-EDITIONS = ROOT / "data" / "editions"
 README = ROOT / "README.md"
 RECORD = "edition.json"
 SCHEMA = Path(__file__).parents[2] / "schemas" / "edition.schema.json"
@@ -147,11 +146,6 @@ def _edition_record(number: int, document: Mapping[str, Any], files: Mapping[str
         "foot": shows["foot"],
         "sha256": dict(files),
     }
-
-
-def newest_edition(into: Path = EDITIONS) -> int | None:
-    """Return the highest edition number; None if there is none."""
-    return max((int(path.name) for path in into.glob("[0-9]*") if path.name.isdigit() and path.is_dir()), default=None)
 
 
 def read_record(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,62 @@
+"""Command `overview`: end a study with this machine beside the published ones, its noisy results, and the report."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from contract.files import read_json
+from report.commands.machine_numbers import NUMBERS, number_lines, read_results
+from report.formatting import first_items, format_count
+from report.pages.figure_data import own_nodes
+
+# At most this many experiments with noisy results are named.
+_NAMED = 4
+
+
+def overview_lines(results: Path, tally: Mapping[str, int]) -> Iterator[str]:
+    """Yield the lines. results: a study's folder. tally: its number of claims by verdict.
+
+    Raises StudyError if one of the study's files cannot be read.
+    """
+    records, table = read_results(results / "data")
+    own = _own_ids(results, records)
+    published = table.filter(~pl.col("node").is_in(own))
+    for name in own:
+        rows = table.filter(node=name)
+        yield f"{records[name]['label']}, this machine" + (
+            ", beside the published machines" if published.height else ""
+        )
+        for number in NUMBERS:
+            yield from number_lines(number, rows, published if published.height else None)
+        yield _noise_text(rows)
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in tally.items() if number)
+    yield f"{format_count(sum(tally.values()), 'claim')}: {counts}"
+    if own:
+        folder = "" if results == Path("results") else f" {results / 'nodes'}"
+        yield f"hand in your measurements as one file (data/README.md): python -m experiments pack{folder}"
+    yield f"report: {results / 'report' / 'index.html'}"
+
+
+def _own_ids(results: Path, records: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the ids of this study's own machines."""
+    if (results / "node.json").is_file():
+        return [name for name in records if name == read_json(results / "node.json")["id"]]
+    return [name for name in records if name in own_nodes([*records.values()])]
+
+
+def _noise_text(rows: pl.DataFrame) -> str:
+    """Count the results of a machine that other processes disturbed in most rounds, by experiment."""
+    noisy = rows.filter(2 * pl.col("n_disturbed") > pl.col("n_rounds"))
+    counts = Counter(noisy["experiment"].to_list()).most_common()
+    if not counts:
+        return f"noise: other processes disturbed none of {rows.height:,} times"
+    named = first_items([f"{name} {number}" for name, number in counts], _NAMED)
+    return (
+        f"noise: other processes disturbed {noisy.height:,} of {rows.height:,} times in most rounds ({named}); "
+        "their intervals are wider. Causes: python -m experiments doctor"
+    )
