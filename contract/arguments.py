@@ -34,17 +34,25 @@ class Parser(argparse.ArgumentParser):
         raise StudyError(f"{self.prog}: {message}. `{self.prog} --help` says more")
 
 
-def list_commands(commands: Mapping[str, argparse.ArgumentParser], groups: Mapping[str, Sequence[str]]) -> str:
-    """Format the commands' descriptions by group, for the end of a program's help."""
+def list_commands(commands: Mapping[str, Any], groups: Mapping[str, Sequence[str]]) -> str:
+    """Format the commands' descriptions by group, and examples of the first group, for the end of a program's help.
+
+    commands: the `Parser` of each command.
+    """
     column = max(map(len, commands)) + 2
     lines = []
     for title, names in groups.items():
         lines += [f"{title}:"]
         for name in names:
-            head, text = f"    {name:{column}}", str(commands[name].description)
-            lines += textwrap.wrap(text, 100, initial_indent=head, subsequent_indent=" " * len(head))
+            head = f"    {name:{column}}"
+            lines += textwrap.wrap(
+                commands[name].description, 100, initial_indent=head, subsequent_indent=" " * len(head)
+            )
         lines += [""]
-    return "\n".join([*lines, "Put --help after a command for its options and examples."])
+    examples = [example for name in next(iter(groups.values())) for example in commands[name].examples[:1]]
+    return "\n".join(
+        [*lines, "examples; put --help after a command for its options:", *(f"    {line}" for line in examples)]
+    )
 
 
 def parse_number(text: str) -> float:

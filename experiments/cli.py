@@ -44,8 +44,12 @@ GROUPS = {
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser for all commands."""
-    parser = Parser(prog="python -m experiments", description="Measure this machine, step by step.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    parser = Parser(
+        prog="python -m experiments", usage="%(prog)s COMMAND …", description="Measure this machine, step by step."
+    )
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="python -m experiments"
+    )
 
     listing = commands.add_parser(
         "list", description="List the experiments, with their points, minutes, devices and libraries"

@@ -28,9 +28,12 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser for all commands."""
     top = Parser(
         prog="python -m report",
+        usage="%(prog)s COMMAND …",
         description="Explain the verdicts on the articles' claims, and make verdicts and report from measurements.",
     )
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
+    commands = top.add_subparsers(
+        dest="command", required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog="python -m report"
+    )
 
     nodes = Parser(add_help=False)
     nodes.add_argument(

@@ -24,7 +24,7 @@ from contract.child_processes import end_with_parent, session  # noqa: E402
 VENV = Path(".venv")
 MB = 1e6
 _SIZES = {"bytes": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
-_DOWNLOAD = re.compile(r"\s*Downloading (?:\S*/)?(\S+) \(([\d.]+) (bytes|kB|MB|GB)\)")
+_FILE = re.compile(r"\s*(?:Downloading|Using cached) (?:\S*/)?(\S+) \(([\d.]+) (bytes|kB|MB|GB)\)")
 # Lines of a failed pip to repeat.
 _LAST = 5
 
@@ -57,22 +57,24 @@ class Progress:
 
     def __init__(self, stream: TextIO) -> None:
         self.stream, self.began = stream, time.monotonic()
-        self.packages, self.downloaded, self.doing = 0, 0.0, "asking for versions"
+        self.packages, self.bytes, self.doing = 0, 0.0, "asking for versions"
         self.is_done = threading.Event()
 
     def read_line(self, line: str) -> None:
         """Update the state from a line of pip's output."""
-        if match := _DOWNLOAD.match(line):
+        if match := _FILE.match(line):
             name, amount, unit = match.groups()
             self.doing = f"{name} ({amount} {unit})"
-            self.downloaded += 0 if name.endswith(".metadata") else float(amount) * _SIZES[unit]
+            self.bytes += 0 if name.endswith(".metadata") else float(amount) * _SIZES[unit]
+        elif line.startswith("Processing ") and (file := Path(line.split()[1])).is_file():
+            self.bytes += file.stat().st_size
         elif line.startswith("Collecting "):
             self.doing = line.split()[1]
         elif line.startswith("Installing collected packages: "):
             self.packages = len(line.split(", "))
             self.doing = f"unpacking {self.packages} packages"
             if not self.stream.isatty():
-                self.stream.write(f"{self.text}\n")
+                print(self.text, file=self.stream, flush=True)
         else:
             return
         self.draw()
@@ -80,7 +82,7 @@ class Progress:
     @property
     def text(self) -> str:
         spent_s = time.monotonic() - self.began
-        return f"installing, {spent_s:.0f} s: {self.downloaded / MB:,.0f} MB downloaded; {self.doing}"
+        return f"installing, {spent_s:.0f} s: {self.bytes / MB:,.0f} MB of packages; {self.doing}"
 
     def draw(self) -> None:
         """Show the state in a terminal's last line."""
@@ -106,7 +108,7 @@ class Progress:
             return "no new package"
         on_disk = sum(path.lstat().st_size for path in VENV.rglob("*")) / MB
         return (
-            f"{self.packages} packages, {self.downloaded / MB:,.0f} MB to download, {on_disk:,.0f} MB on disk, "
+            f"{self.packages} packages, {self.bytes / MB:,.0f} MB to download, {on_disk:,.0f} MB on disk, "
             f"{time.monotonic() - self.began:.0f} s"
         )
 

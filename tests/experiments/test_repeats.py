@@ -21,6 +21,7 @@ from contract.sample_table import read_samples, write_samples
 from experiments import repeats
 from experiments.cli import main
 from experiments.jobs import Job, Plan, Point, read_plan
+from experiments.outcome_summary import disturbed_text
 from experiments.repeats import repeat_rounds
 from experiments.rounds import Round
 from report.data.gather import gather
@@ -82,6 +83,15 @@ def make_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
         return machine
 
     return make
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [(("", "", BUSY), ""), (("", BUSY), ", 1 disturbed by other processes"), (("clock", "clock"), "")],
+)
+def test_line_of_a_round_counts_points_with_half_of_their_samples_disturbed(flags: tuple[str, ...], text: str) -> None:
+    rows = [{"flags": words, "elapsed_s": 1.0} for words in flags]
+    assert disturbed_text([rows, [{"flags": ""}]]) == text
 
 
 def test_only_disturbed_points_are_repeated_and_at_most_twice(make_machine: Callable[..., Machine]) -> None:

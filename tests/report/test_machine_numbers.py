@@ -64,7 +64,7 @@ def test_overview_compares_this_machine_and_names_noise_and_report(tmp_path: Pat
                {**training, "model": "cnn", "items_per_s": 100.0, "n_disturbed": 2},
                {**training, "model": "bert-base", "items_per_s": 10.0, "node": "b"})  # fmt: skip
     lines = list(overview_lines(tmp_path, {"supported": 2, "depends": 0, "challenged": 1}))
-    assert lines[0] == "My machine, this machine, beside the published machines"
+    assert lines[0] == "this machine, My machine: its best results, and on the right the best of each published machine"
     assert lines[1].split()[2:7] == ["cpu", "2.00", "[1.82,", "2.22]", "TFLOP/s"]
     assert lines[1].endswith("3.00 TFLOP/s on 1 machine")
     assert lines[2].split()[0] == "training" and lines[2].endswith("not measured there")

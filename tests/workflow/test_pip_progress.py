@@ -48,14 +48,14 @@ def test_file_has_a_line_for_unpacking_and_the_end(tmp_path: Path, code: int) ->
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == code
     unpacking, *end = done.stdout.splitlines()
-    assert "1,680 MB downloaded; unpacking 3 packages" in unpacking and "WARNING" not in done.stdout + done.stderr
+    assert "1,696 MB of packages; unpacking 3 packages" in unpacking and "WARNING" not in done.stdout + done.stderr
     if code:
         assert end == [] and done.stderr.splitlines() == [
             "ERROR: No space left",
             "pip failed; all its lines: .venv/install.log",
         ]
     else:
-        assert end[0].startswith("installed: 3 packages, 1,680 MB to download, ") and done.stderr == ""
+        assert end[0].startswith("installed: 3 packages, 1,696 MB to download, ") and done.stderr == ""
     assert (tmp_path / ".venv/install.log").read_text().startswith(LINES)
 
 
@@ -65,7 +65,7 @@ def test_terminal_has_one_line_that_disappears(tmp_path: Path, monkeypatch: pyte
     for line in LINES.splitlines():
         progress.read_line(line)
     progress.end()
-    assert progress.sizes().startswith("3 packages, 1,680 MB to download, 0 MB on disk, ")
+    assert progress.sizes().startswith("3 packages, 1,696 MB to download, 0 MB on disk, ")
     drawn = terminal.getvalue()
     assert "\n" not in drawn and drawn.rstrip("\r").rpartition("\r")[2].strip() == ""
-    assert "torch-2.13.0-cp311-linux.whl (180.5 MB)" in drawn and "180 MB downloaded; " in drawn
+    assert "torch-2.13.0-cp311-linux.whl (180.5 MB)" in drawn and "180 MB of packages; " in drawn
