@@ -350,13 +350,13 @@ def print_fallback(path: Path, replacement: str) -> None:
     print(f"note: no study here yet ({path}): {replacement}", file=sys.stderr)
 
 
-def find_verdicts(path: Path | None, editions: Path = EDITIONS) -> Path:
+def find_verdicts(path: Path | None) -> Path:
     """Return `path`, else the study's verdicts, else the newest edition's; for an edition, print a note to stderr."""
-    number = newest_edition(editions)
+    number = newest_edition()
     if path is not None or STUDY_VERDICTS.exists() or number is None:
         return path or STUDY_VERDICTS
     print_fallback(STUDY_VERDICTS, f"these are the verdicts of edition {number}")
-    return Path(os.path.relpath(editions / str(number) / "verdicts.json"))
+    return Path(os.path.relpath(EDITIONS / str(number) / "verdicts.json"))
 
 
 def read_any_format(path: Path) -> Mapping[str, Any]:

@@ -28,9 +28,8 @@ def overview_lines(results: Path, tally: Mapping[str, int]) -> Iterator[str]:
     published = table.filter(~pl.col("node").is_in(own))
     for name in own:
         rows = table.filter(node=name)
-        yield f"{records[name]['label']}, this machine" + (
-            ", beside the published machines" if published.height else ""
-        )
+        beside = ", and on the right the best of each published machine" if published.height else ""
+        yield f"this machine, {records[name]['label']}: its best results{beside}"
         for number in NUMBERS:
             yield from number_lines(number, rows, published if published.height else None)
         yield _noise_text(rows)
@@ -54,9 +53,9 @@ def _noise_text(rows: pl.DataFrame) -> str:
     noisy = rows.filter(2 * pl.col("n_disturbed") > pl.col("n_rounds"))
     counts = Counter(noisy["experiment"].to_list()).most_common()
     if not counts:
-        return f"noise: other processes disturbed none of {rows.height:,} times"
+        return f"noise: other processes disturbed none of {rows.height:,} results"
     named = first_items([f"{name} {number}" for name, number in counts], _NAMED)
     return (
-        f"noise: other processes disturbed {noisy.height:,} of {rows.height:,} times in most rounds ({named}); "
-        "their intervals are wider. Causes: python -m experiments doctor"
+        f"noise: other processes disturbed {noisy.height:,} of {rows.height:,} results in most rounds ({named}); "
+        "their intervals may be wider. Causes: python -m experiments doctor"
     )

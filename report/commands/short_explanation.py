@@ -50,11 +50,8 @@ def _fields(verdict: Record, labels: Mapping[str, str]) -> Iterator[tuple[str, s
     yield "claim", verdict["says"]
     yield "finding", verdict["finding"]
     if verdict["verdict"] == Verdict.NOT_TESTABLE:
-        yield (
-            ("why", verdict["untestable"])
-            if verdict.get("untestable")
-            else ("bears on it", ", ".join(verdict["bears_on"]))
-        )
+        reason, claims = verdict.get("untestable"), ", ".join(verdict["bears_on"])
+        yield ("why", reason) if reason else ("bears on it", claims)
         return
     part = _standing_part(verdict)
     cases = [case for case in verdict["cases"] if case["part"] == part["name"] and case["estimate"] is not None]
