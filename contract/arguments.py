@@ -49,10 +49,9 @@ def list_commands(commands: Mapping[str, Any], groups: Mapping[str, Sequence[str
                 commands[name].description, 100, initial_indent=head, subsequent_indent=" " * len(head)
             )
         lines += [""]
-    examples = [example for name in next(iter(groups.values())) for example in commands[name].examples[:1]]
-    return "\n".join(
-        [*lines, "examples; put --help after a command for its options:", *(f"    {line}" for line in examples)]
-    )
+    lines += ["examples; put --help after a command for its options:"]
+    lines += [f"  {example}" for name in next(iter(groups.values())) for example in commands[name].examples[:1]]
+    return "\n".join(lines)
 
 
 def parse_number(text: str) -> float:
