@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from report.commands.machine_numbers import NUMBERS, number_lines, read_results
 from report.formatting import first_items, format_count
 from report.pages.figure_data import own_nodes
 
+WIDTH = 100
 # At most this many experiments with noisy results are named.
 _NAMED = 4
 
@@ -32,9 +34,11 @@ def overview_lines(results: Path, tally: Mapping[str, int]) -> Iterator[str]:
         yield f"this machine, {records[name]['label']}: its best results{beside}"
         for number in NUMBERS:
             yield from number_lines(number, rows, published if published.height else None)
-        yield _noise_text(rows)
+        yield from textwrap.wrap(_noise_text(rows), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in tally.items() if number)
-    yield f"{format_count(sum(tally.values()), 'claim')}: {counts}"
+    yield from textwrap.wrap(
+        f"{format_count(sum(tally.values()), 'claim')}: {counts}", WIDTH, subsequent_indent="  ", break_on_hyphens=False
+    )
     if own:
         folder = "" if results == Path("results") else f" {results / 'nodes'}"
         yield f"hand in your measurements as one file (data/README.md): python -m experiments pack{folder}"

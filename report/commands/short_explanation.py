@@ -79,7 +79,7 @@ def _standing_part(verdict: Record) -> Record:
 
 
 def _number_text(verdict: Record, part: Record) -> str:
-    number = format_interval(*(verdict[end] for end in ("estimate", "low", "high")), verdict["unit"])
+    number = format_interval(verdict["estimate"], verdict["low"], verdict["high"], verdict["unit"])
     rule = _CELLS.sub("case", part["rule_text"]) if "rule_text" in part else verdict_sentences.rule_text(part)
     if len(verdict["parts"]) == 1:
         return f"{number}; {rule}"

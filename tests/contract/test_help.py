@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,3 +44,11 @@ def test_examples_in_help_are_valid(make: Any, groups: Mapping[str, Sequence[str
         words = shlex.split(example.removeprefix(parser.prog))
         assert vars(parser.parse_args(words))["command"] == name
         assert example in subparsers(parser)[name].format_help()
+
+
+@pytest.mark.parametrize("script", ["edition.sh", "measure-offline.sh", "measure-over-ssh.sh"])
+def test_help_of_a_script_is_its_first_comment_with_an_example(script: str) -> None:
+    path = Path(__file__).parents[2] / "workflow" / script
+    done = subprocess.run(["bash", path, "--help"], capture_output=True, text=True, check=True)
+    assert f"bash workflow/{script}" in done.stdout and done.stderr == ""
+    assert all(f"# {line}" in path.read_text() for line in done.stdout.splitlines())
