@@ -40,12 +40,18 @@ def predictions(results: Path) -> Finding | None:
         "longer": [f"{name} ({pace:.2f} times)" for name, pace in times.items() if pace > MOST],
         "shorter": [f"{name} ({pace:.2f} times)" for name, pace in times.items() if pace < LEAST],
     }
-    texts = [f"{word} than planned: {', '.join(names)}" for word, names in groups.items() if names]
+    texts = [f"{word} than planned: {_list_names(names)}" for word, names in groups.items() if names]
     rest = len(times) - sum(map(len, groups.values()))
     seen = "; ".join([*texts, f"as planned, {LEAST:g} to {MOST:g} times: {rest} of {len(times)} experiments"])
     if not texts:
         return ok("plan", seen)
     return note("plan", seen, "A run may take longer or shorter than its plan predicts, and miss its budget.")
+
+
+def _list_names(names: list[str], most: int = 4) -> str:
+    """Join the first names, and count the rest."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def server_load(results: Path) -> Finding | None:
