@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from collections.abc import Sequence
@@ -46,10 +47,11 @@ def announce(settings: Sequence[str]) -> str:
     minutes = f" in about {budget[1]} minutes ({budget[2]} with a GPU)" if budget else ""
     if "budget_min" in chosen:
         minutes = f" in about {chosen['budget_min']} minutes"
-    return (
-        f"installing the study's packages into .venv{size}; {free:,.0f} MB are free\n"
-        f"then `make study` measures this machine by the preset {preset}{minutes}, and renders a report"
+    texts = (
+        f"installing the study's packages into .venv{size}; {free:,.0f} MB are free",
+        f"then `make study` measures this machine by the preset {preset}{minutes}, and renders a report",
     )
+    return "\n".join(textwrap.fill(text, 100, subsequent_indent="  ", break_on_hyphens=False) for text in texts)
 
 
 class Progress:

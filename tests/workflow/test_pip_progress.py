@@ -28,14 +28,15 @@ class Terminal(io.StringIO):
 
 
 def test_install_is_announced_with_measured_size_and_planned_minutes(tmp_path: Path) -> None:
-    size, study = announce([]).splitlines()
+    size, study = " ".join(announce([]).split()).split(" then ")
     assert all(
         words in size for words in ("into .venv: ", " packages, ", " MB to download, ", " MB on disk, ", " MB are free")
     )
     assert "by the preset quick in about " in study and "with a GPU" in study
-    assert "by the preset full in about 30 minutes," in announce(["preset=full", "budget_min=30"])
+    assert "by the preset full in about 30 minutes," in " ".join(announce(["preset=full", "budget_min=30"]).split())
     (tmp_path / "own.yaml").write_text("rounds: 3\n")
-    assert "by the preset " + str(tmp_path / "own.yaml") + ", and renders" in announce([f"preset={tmp_path}/own.yaml"])
+    own = " ".join(announce([f"preset={tmp_path}/own.yaml"]).split())
+    assert f"by the preset {tmp_path}/own.yaml, and renders" in own
 
 
 @pytest.mark.parametrize("code", [0, 1])
