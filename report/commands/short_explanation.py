@@ -31,8 +31,8 @@ _CELLS = re.compile(r"\bcell")
 def explain_shortly(document: Record, claim: str, verdicts: Path) -> str:
     """Format a verdict for a terminal, as the file `verdicts` holds it. Raises StudyError if the claim is unknown."""
     verdict = find_verdict(document, claim)
-    basis = verdict_basis(verdict)
-    head = f"{verdict['id']}: {verdict['verdict'].upper()}{f', {BASES[basis]}' if verdict['parts'] else ''}. "
+    basis = f", {BASES[verdict_basis(verdict)]}" if Verdict(verdict["verdict"]).is_decided else ""
+    head = f"{verdict['id']}: {verdict['verdict'].upper()}{basis}. "
     lines = _cut(head, f'{verdict["article_title"]}, "{verdict["section"]}"', 1)
     for name, text in _fields(verdict, {node["id"]: node["label"] for node in document["nodes"]}):
         lines += _cut(f"  {name:{_COLUMN}}", text, _LINES.get(name, 1))
