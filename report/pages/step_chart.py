@@ -75,8 +75,8 @@ def step_chart(
         axes.grid(visible=False, axis="y")
         marks = pd.DataFrame([mark for row in rows for mark in row["marks"]])
         ends = [1.0, *(float(value) for name in ("estimate", "low", "high") for value in marks[name].dropna())]
-        charts.add_threshold(axes, [1.0], base, width)
         charts.set_scale(axes, "x", ends, True, width)
+        charts.add_threshold(axes, [1.0], base, width)
         axes.set_xlabel(charts.axis_label(axis, True, width))
         axes.spines["left"].set_visible(False)
         handles = [
