@@ -4,6 +4,8 @@ Placeholders for a case's number:
 - `{estimate}`: the claim's headline number, which is the estimate of its representative case.
 - `{low}`, `{high}`: the ends of this number's interval.
 - `{least}`, `{most}`: the smallest and the largest estimate of all cases.
+- `{median}`: the median of all estimates, also of those without an interval; of an even number, the lower of the two
+  in the middle.
 - `{supports}`, `{challenges}`: the estimate of the supporting or challenging case nearest to the threshold.
 
 Additions to these placeholders:
@@ -28,7 +30,7 @@ A format may follow a colon, for a case's number or the threshold: `{estimate:pe
 - `about`: rounded to two significant digits, without unit.
 - `exact`: all digits, without unit.
 
-A case's number, other than `{low}` and `{high}`, is printed as a range in two situations:
+A case's number, other than `{low}`, `{high}` and `{median}`, is printed as a range in two situations:
 - If several machines measured the case, the range spans them all; for `{least}` and `{most}`, only with `for`.
 - If the interval ends differ by the factor WIDE, or the estimate exceeds the largest possible value, the interval
   replaces the estimate.
@@ -53,7 +55,7 @@ SIDES, ENDS = ("supports", "challenges"), ("least", "most")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NUMBER_OF_CASE = re.compile(
     r"(?:(?P<label>\w+) of )?(?:\[(?P<part>[^\[\]]+)\] ?)?"
-    r"(?P<which>estimate|low|high|supports|challenges|least|most)(?: for (?P<name>\w+)=(?P<value>[^:]+))?"
+    r"(?P<which>estimate|low|high|supports|challenges|least|most|median)(?: for (?P<name>\w+)=(?P<value>[^:]+))?"
 )
 _COUNT = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?count(?: (?P<which>supports|challenges|undecided))?")
 _SHARE = re.compile(r"(?:\[(?P<part>[^\[\]]+)\] ?)?(?:(?P<share>share)(?: (?P<end>low|high))?|(?P<units>units))")
@@ -74,8 +76,8 @@ _UPPER_AFTER = re.compile(r"\A[\w\s]*\bat most\b")
 _ALMOST = _LEAST_SHARE = 1e-4
 # For each time unit: its length in seconds, its name, and the smallest number to print in it. A shorter time is printed
 # in a smaller unit.
-_TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
-_SECONDS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
+TIMES = ((31_557_600.0, "year", 2.0), (86400.0, "day", 2.0), (3600.0, "hour", 2.0), (60.0, "minute", 2.0))
+SECONDS = {"s": 1.0, "h": 3600.0, "d": 86400.0}
 GENERAL = {
     "supported": "It holds for {count supports} of the {count} cases that were tried.",
     "challenged": "It does not hold for {count challenges} of the {count} cases that were tried.",
@@ -176,8 +178,8 @@ def fill_placeholder(place: str, verdict: Mapping[str, Any], around: tuple[str, 
         return None if value is None else _label_text(number_match["label"], value)
     part = find_part(verdict, str(case.get("part") or "")) or verdict
     unit, which = str(part.get("unit") or "1"), str(number_match["which"])
-    if which in ("low", "high"):
-        return sentence_number(case[which], unit, how)
+    if which in ("low", "high", "median"):
+        return sentence_number(case["estimate" if which == "median" else which], unit, how)
     quantity = quantities().get(str(part.get("quantity")))
     ceiling = quantity.ceiling if quantity and quantity.ceiling is not None else math.inf
     low, high = _placeholder_range(case, verdict, which, around, bool(number_match["name"]), ceiling)
@@ -274,13 +276,18 @@ def sentence_number(value: float, unit: str, how: str = "") -> str:
         return formatting.format_exact(value)
     if how == "about":
         return formatting.two_digits(float(f"{value:.2g}"))
-    if unit in _SECONDS:
-        seconds = value * _SECONDS[unit]
-        for size, name, least in _TIMES:
+    if unit in SECONDS:
+        seconds = value * SECONDS[unit]
+        for size, name, least in TIMES:
             if seconds >= least * size:
-                return f"{formatting.format_number(seconds / size, 2)} {name}s"
+                return f"{_round_large(seconds / size)} {name}s"
         value, unit = seconds, "s"
     return formatting.with_unit(value, unit, 2)
+
+
+def _round_large(value: float) -> str:
+    """Format a number with two significant digits, from 1,000 on without further digits: '41,000', '708', '2.3'."""
+    return formatting.format_number(float(f"{value:.2g}") if value >= 1000 else value, 2)
 
 
 def _digits_apart_from_one(value: float) -> str:
@@ -329,11 +336,14 @@ def find_case(
 ) -> Mapping[str, Any] | None:
     """Return the case for a placeholder; None if there is none.
 
-    which: `least` or `most` for the case with the smallest or the largest estimate; `supports` or `challenges` for the
-    case on this side nearest to the threshold; otherwise the case with the headline number for the claim, or for the
-    part if `part` names one.
+    which: `least`, `most` or `median` for the case with the smallest, the largest or the middle estimate; `supports` or
+    `challenges` for the case on this side nearest to the threshold; otherwise the case with the headline number for the
+    claim, or for the part if `part` names one.
     label: name and value for a label that the case must have.
     """
+    if which == "median":
+        known = [case for case in verdict["cases"] if part in ("", case["part"]) and case["estimate"] is not None]
+        return sorted(known, key=lambda case: float(case["estimate"]))[(len(known) - 1) // 2] if known else None
     cases = [
         case
         for case in cases_with_interval(verdict, part)

@@ -19,11 +19,19 @@ ENDS = {
     "interval": f"{LEVEL} interval",
     "interval and assumptions": f"{LEVEL} interval, with the range of assumptions",
     "assumptions": "Range of assumptions",
-    "source": "Range told by the source",
+    "source": "Range that the source states",
     "bound": "Bound",
     "none": "Range",
 }
 BARS = f"Bars: {LEVEL} intervals"
+# Meaning of a figure's bars, by `Part.ends`; without an entry there are no bars.
+BARS_BY_ENDS = {
+    "interval": f"{LEVEL} intervals",
+    "interval and assumptions": f"{LEVEL} intervals, with the range of assumptions",
+    "assumptions": "the range of the assumptions",
+    "source": "the range that the source states",
+    "bound": "the number is a bound, and the truth lies on the bar",
+}
 # Mark for an empty table cell.
 NOTHING = "–"
 
@@ -107,6 +115,11 @@ def tier(name: str) -> Tier | None:
     return TIERS.get(name)
 
 
+def stands_phrase(word: Word) -> str:
+    """Return a phrase for a claim with this verdict: 'holds', 'does not hold', 'is open'."""
+    return {"challenged": "does not hold", "outdated": "no longer holds"}.get(word.css, word.singular)
+
+
 def basis_phrase(verdict: Mapping[str, Any]) -> str:
     """Return a phrase for the evidence that a verdict rests on: 'on published figures'; '' if there is none."""
     if verdict["verdict"] not in (*DECIDED, "undecided"):
@@ -142,10 +155,19 @@ def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return formatting.join_words(counts)
 
 
-# A sentence for each value that `robust` has in verdicts.json.
+# A sentence for each value that `robust` has in verdicts.json; a chosen list has its own sentences.
 ROBUST = {
-    "robust": "Robust: no other fair threshold, price or base turns it, nor does leaving out any one case.",
-    "sensitive": "Sensitive: another fair choice turns it.",
-    "on a chosen list": "It rests on a list of cases that we chose; another list may come out otherwise.",
-    "not varied": "It rests on one figure, with nothing to vary.",
+    "robust": "Robust: no threshold within a factor of 2, no other price or base, and no single result left out "
+    "changes it.",
+    "sensitive": "Sensitive: another fair choice changes it.",
+    "on a chosen list": "We chose the list of what counts; another list may come out otherwise.",
+    "not varied": "The figure is exact, with nothing to vary.",
 }
+# The same if no other choice changes a verdict whose result lies close to the threshold.
+CLOSE = "Close: no other choice changes it, but the result lies near the threshold."
+
+
+def robust_sentence(verdict: Mapping[str, Any]) -> str:
+    """Return a sentence on how robust a verdict is; '' if it was not tried."""
+    close = (verdict.get("turn") or {}).get("kind") == "margin"
+    return CLOSE if close and verdict.get("robust") == "sensitive" else ROBUST.get(str(verdict.get("robust")), "")
