@@ -23,6 +23,7 @@ from report.formatting import (
     side_name,
     threshold_text,
     thresholds_text,
+    two_digits,
     uncapitalize,
     with_unit,
 )
@@ -37,7 +38,7 @@ _MOST_LISTED = 8
 # If a trial's threshold differs from the declared threshold by less than this fraction, the text says "hardly more" or
 # "hardly less" instead of their ratio.
 _HARDLY = 0.005
-_FACT = "It rests on exact figures, which are not varied; only another reading of the words would turn it."
+_FACT = "Only another reading of the words would change it."
 
 
 def hanging_sentence(node: str) -> str:
@@ -97,7 +98,7 @@ def _margin_rule_text(part: Record) -> str:
 
 
 def strength_text(part: Record, cases: Sequence[Record]) -> str:
-    """Format how many cases decide a part if the others are undecided; '' if all are decided, or for a share.
+    """Format how many results decide a part if the others are undecided; '' if all are decided, or for a share.
 
     cases: the part's cases.
     """
@@ -105,7 +106,8 @@ def strength_text(part: Record, cases: Sequence[Record]) -> str:
     decided = sum(case["outcome"] == side for case in cases)
     if side is None or part["rule"] in ("exists", "for_share_of") or decided == len(cases):
         return ""
-    return f"{capitalize(part['outcome'])} as far as is decided: {decided:,} of {format_count(len(cases), 'case')}."
+    says = "support it" if side == "supports" else "speak against it"
+    return f"{decided:,} of {format_count(len(cases), 'result')} clearly {says}; the others are too uncertain to count."
 
 
 def more_rounds_text(part: Record) -> str:
@@ -118,12 +120,14 @@ def more_rounds_text(part: Record) -> str:
         return ""
     texts = []
     if single := record["in_one_round"]:
-        texts.append(f"{format_count(single, 'case')} measured in one round, which gives no interval.")
+        texts.append(f"{format_count(single, 'result')} measured only once, which gives no interval.")
     if record["cases"] > single:
-        looks = [f"{number} by {rounds} rounds" for rounds, number in record["decided_by"].items()]
+        # A number of measurements is printed only if it decides more results than fewer measurements do.
+        first = {number: rounds for rounds, number in reversed(record["decided_by"].items())}
+        looks = [f"{number} after {rounds} measurements" for number, rounds in sorted(first.items()) if number]
         texts.append(
-            f"Of its {format_count(record['cases'], 'open case')}, if estimates and spreads stay as they are, more "
-            f"rounds would decide {join_words(looks)}."
+            f"Of {format_count(record['cases'], 'open result')}, measuring again would decide "
+            f"{join_words(looks) or 'none'}, if numbers and spreads stay as they are."
         )
     return " ".join(texts)
 
@@ -154,16 +158,17 @@ def count_rule_changes(verdicts: Sequence[Record]) -> dict[str, int]:
 
 
 def list_text(part: Record) -> str:
-    """Format the count on a chosen list and what would turn it; '' for other parts."""
+    """Format the count on a chosen list and the units that would change the verdict; '' for other parts."""
     share = part.get("share")
     if not share or not share.get("listed"):
         return ""
-    text = f"A list of ours is counted: {list_count(share)} {share['of']}s reach the threshold"
+    text = f"{capitalize(list_count(share))} {share['of']}s on a list that we chose reach the threshold"
     further = share["turning_units"]
     if further is None:
-        return f"{text}, too close to call."
+        return f"{text}, which is too close to call."
     sensitive = ", so it is sensitive to the list" if is_sensitive_to_list(further, share["units"]) else ""
-    return f"{text}; {format_count(further, 'further ' + share['of'])}, all to the contrary, would turn it{sensitive}."
+    more = format_count(further, f"more {share['of']}")
+    return f"{text}; {more} to the contrary would change the verdict{sensitive}."
 
 
 def list_count(share: Record) -> str:
@@ -204,7 +209,7 @@ def missing_text(need: Record) -> str:
 
 
 def _missing_reason(need: Record) -> str:
-    cases = format_count(need.get("estimates", 0), "case")
+    cases = format_count(need.get("estimates", 0), "result")
     if need.get("failures"):
         return "; ".join(map(_failure_text, need["failures"]))
     if need.get("measured"):
@@ -212,9 +217,9 @@ def _missing_reason(need: Record) -> str:
         wanted = join_words(need.get("wanted", []), "or") or "this scope"
         return f"measured, but not with {wanted} (measured: {there})"
     if need.get("rule"):
-        return f"{cases} measured, but none that the rule {need['rule']} can compare"
+        return f"{cases} measured, but none that can be compared"
     if need.get("single_rounds"):
-        return f"{need['single_rounds']:,} of {cases} measured in one round, which gives no interval"
+        return f"{need['single_rounds']:,} of {cases} measured only once, which gives no interval"
     return "the points that ran do not give this quantity on any node"
 
 
@@ -282,39 +287,40 @@ def turn_text(verdict: Record) -> str | None:
         return _FACT if verdict.get("robust") == UNTRIED else None
     part = next((part for part in verdict["parts"] if part["name"] == nearest.get("part")), None)
     if part is None and nearest["kind"] == "nothing":
-        return "Nothing that was tried on any part turns it."
+        return "No other choice that we tried, on any part, changes it."
     if part is None:
         parts = "" if nearest["kind"] == "input" else " in every part that has it"
         return f"{change_text(nearest)}{parts}, {_verdict_effect(nearest)}."
     if nearest["kind"] == "nothing":
         text = _fruitless_trials(part)
     elif nearest["kind"] == "margin":
-        text = f"Nothing that was tried turns it, but it is close. {_margin_text(part)}".strip()
+        text = _margin_text(part) or "No other choice that we tried changes it, but it is close."
     else:
         text = f"{change_text(nearest, part)}, {effect_text(nearest, part)}."
-    return f"{capitalize(part['name'])}: {text}" if len(verdict["parts"]) > 1 else text
+    return f"{capitalize(part['name'])}: {uncapitalize(text)}" if len(verdict["parts"]) > 1 else text
 
 
 def change_text(trial: Record, part: Record | None = None) -> str:
-    """Format a trial's change: 'With float64 in place of float32', 'Without the machine AMD EPYC'."""
+    """Format a trial's change: 'With float64 instead of float32', 'Without the machine AMD EPYC'."""
     if trial["kind"] == "threshold" and part is not None:
         now = threshold_text(part["threshold"], part["unit"])
-        return f"With {_threshold_change(trial, part['unit'])} in place of {now}{_factor_text(trial, part)}"
+        return f"With {_threshold_change(trial, part['unit'])} instead of {now}{_factor_text(trial, part)}"
     if trial["kind"] == "scope":
         return f"With {swap_text(trial)}"
     if trial["kind"] == "input":
-        value, now = (with_unit(trial[key], trial["unit"]) for key in ("value", "now"))
-        return f"With {trial['means']} ({trial['symbol']}) at {value} in place of {now}"
+        value, now = (threshold_text(trial[key], trial["unit"]) for key in ("value", "now"))
+        return f"With {value} instead of {now} for the {trial['means']}"
+    noun = "result" if trial["of"] == "case" else trial["of"]
     if trial.get("number", 1) > 1:
-        return f"Without any one of {format_count(trial['number'], trial['of'])}"
-    what = f"({trial['what']})" if trial["of"] == "case" else trial["what"]
-    return f"Without the {trial['of']} {what}"
+        return f"Without any one of {format_count(trial['number'], noun)}"
+    what = f"({trial['what']})" if noun == "result" else trial["what"]
+    return f"Without the {noun} {what}"
 
 
 def swap_text(trial: Record) -> str:
-    """Format a swap: 'float64 in place of float32'."""
+    """Format a swap: 'float64 instead of float32'."""
     now = "all threads" if trial["now"] == "all" else label_value(trial["label"], trial["now"])
-    return f"{label_value(trial['label'], trial['value'])} in place of {now}"
+    return f"{label_value(trial['label'], trial['value'])} instead of {now}"
 
 
 def effect_text(trial: Record, part: Record) -> str:
@@ -325,16 +331,18 @@ def effect_text(trial: Record, part: Record) -> str:
     stays = trial["verdict"] == part["robustness"]["verdict"]
     if not stays and trial["verdict"] == trial["outcome"]:
         return _verdict_effect(trial)
-    outcome, verdict = _quote_depends(trial["outcome"]), _quote_depends(trial["verdict"])
+    outcome, verdict = quote_verdict(trial["outcome"]), quote_verdict(trial["verdict"])
     return f"this part would be {outcome} and the verdict would {'stay' if stays else 'be'} {verdict}"
 
 
 def _verdict_effect(trial: Record) -> str:
-    return f"the verdict would be {_quote_depends(trial['verdict'])}"
+    return f"the verdict would be {quote_verdict(trial['verdict'])}"
 
 
-def _quote_depends(verdict: str) -> str:
-    return "'depends'" if verdict == Verdict.DEPENDS else verdict
+def quote_verdict(verdict: str) -> str:
+    """Return a verdict's name in a sentence, in quotes if it is no adjective: 'supported', '“depends”'."""
+    quoted = {str(Verdict.DEPENDS): "“depends”", str(Verdict.UNDECIDED): "too close to call"}
+    return quoted.get(verdict, verdict)
 
 
 def _threshold_change(trial: Record, unit: str) -> str:
@@ -344,20 +352,20 @@ def _threshold_change(trial: Record, unit: str) -> str:
         return f"a range of {threshold_text(at, unit)}"
     if side is None:
         return f"a threshold of {threshold_text(at, unit)}"
-    value = ("" if float(f"{at:.5g}") == at else "about ") + format_interval(at, at, at, unit)
+    value = format_interval(at, at, at, unit) if float(f"{at:.5g}") == at else f"about {with_unit(at, unit)}"
     if side in ("above", "below"):
         return f"a threshold {side} {value}"
     return f"a threshold of {value} or {'more' if side == 'from' else 'less'}"
 
 
 def _factor_text(trial: Record, part: Record) -> str:
-    """Format the ratio of a trial's threshold to the declared one: ' (1.25 times as much)'; '' if it is unknown."""
+    """Format the ratio of a trial's threshold to the declared one: ' (1.25 times as much)'; '' if unknown or plain."""
     at, now = trial["threshold"], part["threshold"]
     if trial.get("factor") is None or isinstance(at, list) or at == now:
         return ""
     if abs(at / now - 1) < _HARDLY:
         return f" (hardly {'more' if at > now else 'less'})"
-    return f" ({format_number(at / now)} times as much)"
+    return f" ({format_number(at / now)} times as much)" if now != 1 else ""
 
 
 def _margin_text(part: Record) -> str:
@@ -365,10 +373,9 @@ def _margin_text(part: Record) -> str:
     widths = part["robustness"]["margin_widths"]
     if widths is None:
         return ""
-    many = f"{format_number(widths, 2)} interval {'widths' if round(widths, 1) != 1 else 'width'} from the threshold"
-    if part["outcome"] == Verdict.DEPENDS:
-        return f"Of the sides that the results fall on, the less clear one lies {many}."
-    return f"The nearest result lies {many}."
+    many = f"only {two_digits(widths)} times the width of its interval from the threshold"
+    which = "clearest result on one side" if part["outcome"] == Verdict.DEPENDS else "nearest result"
+    return f"The {which} lies {many}."
 
 
 def _fruitless_trials(part: Record) -> str:
@@ -387,10 +394,10 @@ def _fruitless_trials(part: Record) -> str:
     if labels:
         tried.append(f"no other {join_words([_LABELS.get(label, label) for label in labels], 'or')} that was measured")
     if part["n_cases"] > 1:
-        tried.append("no single case left out")
+        tried.append("no single result left out")
     if not tried:
-        return "Nothing was there to vary: no range of thresholds is declared, and it rests on one case."
-    return f"Nothing that was tried turns it: {join_words(tried)}."
+        return "There was nothing to vary: no range of thresholds is declared, and it rests on one result."
+    return f"Nothing that we tried changes it: {join_words(tried)}."
 
 
 def trial_lines(part: Record) -> Iterator[tuple[str, str]]:

@@ -76,7 +76,7 @@ def _input_row(record: Mapping[str, Any]) -> dict[str, str]:
     description = "; ".join(dict.fromkeys(filter(None, (str(record["means"]), str(record["what"])))))
     ends = [record["low"], record["high"]]
     bounds = [_format_input(end, record["unit"]) for end in ends if end is not None]
-    where = ", ".join(record["entries"]) or str(record["source"])
+    where = str(record["source"])
     return {
         "symbol": str(record["symbol"]),
         "about": description,

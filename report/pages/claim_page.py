@@ -7,7 +7,6 @@ from typing import Any
 
 from contract.node import count_machines, kind_of_node
 from report import formatting, verdict_sentences
-from report.findings import sentence_number as plain
 from report.formatting import (
     capitalize,
     case_machine,
@@ -17,24 +16,21 @@ from report.formatting import (
     shorten_names,
     uncapitalize,
 )
-from report.outcomes import FEWEST_MACHINES
+from report.outcomes import FEWEST_MACHINES, LISTED
 from report.pages import verdict_words
 from report.pages.advice_page import examples_for_claim
 from report.pages.arithmetic import derivation_entries, pending_formulas
 from report.pages.bibliography import document_key, published_key
 from report.pages.case_evidence import Cell, EvidenceLists, citation, list_cells, representative_cell
-from report.pages.claim_figure import claim_chart, parts_to_draw, quantity_name
+from report.pages.claim_figure import MOST_ROWS, claim_chart
 from report.pages.evidence_ids import EvidenceIds
 from report.pages.machine_selection import filter_cases
 from report.pages.markdown import identifier
+from report.pages.quantity_words import quantity_words, scope_text
 from report.pages.threshold_slider import sliders_json
 
 # Maximum number of cases to list for a part of the claim; the data tables hold all cases.
 _MOST_CASES = 120
-_STANDS = {
-    "holds": "holds", "fails": "does not hold", "in part": "holds in part", "open": "is still open",
-    "undecided": "is too close to call",
-}  # fmt: skip
 
 
 def claim_context(
@@ -58,6 +54,7 @@ def claim_context(
     node_looks = {str(node["id"]): node["looks"] for node in document["nodes"] if node.get("looks")}
     parts = verdict["parts"] or []
     word = verdict_words.verdict_word(name)
+    tables = list(_case_tables(verdict, machines, shown, cells, lists, standing))
     return {
         "id": identifier(str(verdict["id"])),
         "article": str(verdict["article"]),
@@ -71,8 +68,9 @@ def claim_context(
         "cite": citation(document, *([standing.id] if standing else []), f"claim {verdict['id']}"),
         "standing": standing.anchor if standing else "",
         "figure": claim_chart(verdict, machines),
-        "sure": list(_confidence_sentences(verdict, machines, node_looks)),
-        "turns": list(_turning_sentences(verdict)),
+        "listed": max((len(table["rows"]) for table in tables if not table["more"]), default=0) > MOST_ROWS,
+        "sure": list(dict.fromkeys(_confidence_sentences(verdict, machines, node_looks))),
+        "turns": list(dict.fromkeys(_turning_sentences(verdict))),
         "slider": sliders_json(verdict),
         "conflicts": list(_conflict_entries(verdict, document)),
         "see": [
@@ -86,7 +84,7 @@ def claim_context(
         "others": [row for part in parts for row in _published_rows(part)],
         "arithmetic": derivation_entries(parts, machines, shown),
         "formulas": pending_formulas(parts),
-        "tables": list(_case_tables(verdict, machines, shown, cells, lists, standing)),
+        "tables": tables,
         "evidence": lists.html(),
         "sources": _cited_sources(verdict, document),
         "entries": list(dict.fromkeys(str(entry) for part in parts for entry in part["entries"])),
@@ -127,45 +125,43 @@ def _confidence_sentences(
         if case.get("node"):
             kinds.setdefault(kind_of_node(str(case["node"])), case)
     rounds = [int(case["n_rounds"]) for case in cases if case.get("n_rounds")]
+    if published := [case for case in cases if case["labels"].get("source")]:
+        named = {name for case in published for name in str(case["labels"]["source"]).split(" and ")}
+        text = f"{format_count(len(published), 'result')} from {format_count(len(named), 'published source')}"
+        results = {case["labels"]["cpu_result"] for case in cases if case["labels"].get("cpu_result")}
+        shared = len(published) > len(results) > 0
+        yield f"{text}, compared with only {format_count(len(results), 'CPU result')}." if shared else f"{text}."
     if kinds:
         where = shorten_names([case_machine(case, machines) for case in kinds.values()], "machine")
-        spread = "" if not rounds else f", each in {_format_rounds(rounds)}"
-        yield f"{format_count(len(cases), 'case')} on {where}{spread}."
+        measured = [case for case in cases if case.get("node")]
+        spread = f",{' each' if len(measured) > 1 else ''} measured {_format_repeats(rounds)}" if rounds else ""
+        yield f"{format_count(len(measured), 'result')} on {where}{spread}."
         yield from _session_sentences(cases)
         yield from _look_sentences(cases, machines, node_looks)
     if node := verdict.get("hangs_on"):
         yield verdict_sentences.hanging_sentence(machines.get(node, node))
+    listed = False
     for part in verdict["parts"] or []:
         of_part = [case for case in verdict["cases"] if case["part"] == part["name"]]
-        for text in (verdict_sentences.strength_text(part, of_part), verdict_sentences.list_text(part)):
+        listed = listed or bool(verdict_sentences.list_text(part))
+        for text in (
+            verdict_sentences.strength_text(part, of_part),
+            verdict_sentences.list_text(part),
+            _comparison_sentence(part),
+        ):
             if text:
                 yield f"{capitalize(part['name'])}: {uncapitalize(text)}" if part["name"] else text
+        if text := _model_check_sentence(part):
+            yield text
     if instance_groups := [case["instances"] for case in cases if case.get("instances")]:
-        yield "Machines of one kind are one case: the median of them."
-        if min(map(count_machines, instance_groups)) < FEWEST_MACHINES:
-            yield (
-                f"Fewer than {FEWEST_MACHINES} machines of a kind say nothing sure of others: their range is that of "
-                "the machines measured."
-            )
+        text = "Machines of one kind count as one, by their median"
         if any(count_machines(nodes) < len(nodes) for nodes in instance_groups):
-            yield "A machine counts once, however often it was measured."
-    sources = {str(case["labels"]["source"]) for case in cases if case["labels"].get("source")}
-    if sources:
-        named = {name for source in sources for name in source.split(" and ")}
-        yield f"{format_count(len(cases), 'case')} from {format_count(len(named), 'published source')}."
-        results = {case["labels"]["cpu_result"] for case in cases if case["labels"].get("cpu_result")}
-        if len(results) < len(cases) and results:
-            yield f"They share {format_count(len(results), 'result')} of the CPU's side."
-    agreeing_parts = parts_to_draw(verdict)
-    if len(agreeing_parts) > 1 and len({str(part["outcome"]) for part in agreeing_parts}) == 1:
-        numbers = [plain(float(part["estimate"]), str(part["unit"] or "1")) for part in agreeing_parts]
-        yield f"{format_count(len(numbers), 'independent way')} of working it out agree: {join_words(numbers)}."
-    if verdict.get("robust") in verdict_words.ROBUST:
-        yield verdict_words.ROBUST[verdict["robust"]]
-    for part in verdict["parts"] or []:
-        for text in (_model_check_sentence(part), _comparison_sentence(part)):
-            if text:
-                yield text
+            text += ", and a machine counts once, however often it was measured"
+        if min(map(count_machines, instance_groups)) < FEWEST_MACHINES:
+            text += f"; with fewer than {FEWEST_MACHINES} of a kind, their range says nothing sure of other machines"
+        yield f"{text}."
+    if not (listed and verdict.get("robust") == LISTED) and (text := verdict_words.robust_sentence(verdict)):
+        yield text
     if verdict["verdict"] == "outdated":
         for condition in verdict.get("when_written") or []:
             yield f"When it was written: {verdict_sentences.when_written_text(condition)}."
@@ -175,14 +171,14 @@ def _session_sentences(cases: Sequence[Mapping[str, Any]]) -> Any:
     """Yield a sentence on the spread between sessions in the cases' intervals, if any case has an interval."""
     known = [bool(case.get("session_spread")) for case in cases if case.get("n_rounds") and case.get("low") is not None]
     if known and all(known):
-        yield "The intervals include the spread between sessions, which are at least an hour apart."
+        yield "The intervals include the spread between sessions at least an hour apart."
     elif any(known):
         yield (
-            f"{sum(known):,} of {len(known):,} intervals include the spread between sessions, at least an hour apart; "
-            "the others lack the spread between days, as rounds of one session do."
+            f"{sum(known):,} of {len(known):,} intervals include the spread between sessions at least an hour apart; "
+            "the others leave out the spread between days."
         )
     elif known:
-        yield "The intervals lack the spread between days, as rounds of one session do."
+        yield "Each result comes from one session, so its interval leaves out the spread between days."
 
 
 def _look_sentences(
@@ -196,15 +192,16 @@ def _look_sentences(
             schedules.setdefault(tuple(node_looks[node]), []).append(machines.get(node, node))
     for rounds, names in schedules.items():
         yield (
-            f"On {shorten_names(names, 'machine')}, undecided cases were measured further, and judged after "
-            f"{join_words([str(number) for number in rounds])} rounds, at {verdict_words.LOOK_LEVEL} each; a case "
-            "keeps the interval of the look that decided it."
+            f"On {shorten_names(names, 'machine')}, unclear results were measured again and judged after "
+            f"{join_words([str(number) for number in rounds])} measurements, at {verdict_words.LOOK_LEVEL} each; a "
+            "result keeps the interval that decided it."
         )
 
 
-def _format_rounds(values: Sequence[int]) -> str:
+def _format_repeats(values: Sequence[int]) -> str:
     least, most = min(values), max(values)
-    return format_count(most, "round") if least == most else f"{least} to {most} rounds"
+    times = "once" if most == 1 else "twice" if most == 2 else f"{most} times"
+    return times if least == most else f"{least} to {most} times"
 
 
 def _model_check_sentence(part: Mapping[str, Any]) -> str:
@@ -214,17 +211,19 @@ def _model_check_sentence(part: Mapping[str, Any]) -> str:
     """
     check = part.get("check")
     if part.get("checked") == "":
-        return "It is derived by a model that no measurement has checked, so it decides nothing alone."
+        return "No measurement has checked the model behind it, so it decides nothing alone."
     if not check:
         return ""
     if "cases" in check:
-        least, most = (formatting.format_number(100 * check[name], 2) for name in ("least", "most"))
+        least, most = (
+            formatting.format_number(100 * check[name], 2).replace("-", "\N{MINUS SIGN}") for name in ("least", "most")
+        )
         cases = format_count(check["cases"], "measurement")
-        return f"It is derived by a model that was off by {least}% to {most}% in {cases}."
+        return f"We checked the model behind it against {cases}: it was off by {least}% to {most}%."
     shortest, longest = (formatting.two_digits(check[name]) for name in ("shortest", "longest"))
     return (
-        f"It is derived by a model that was held against {format_count(check['jobs'], 'job')} run whole, which took "
-        f"{shortest} to {longest} times as long; times are corrected by that."
+        f"We tested the estimate on {format_count(check['jobs'], 'complete run')}; they took {shortest} to {longest} "
+        "times as long, so we corrected it."
     )
 
 
@@ -232,7 +231,7 @@ def _comparison_sentence(part: Mapping[str, Any]) -> str:
     """Return a sentence with our result as a multiple of a published result; '' if they cannot be compared."""
     for other in part.get("others") or []:
         if other.get("beside"):
-            return f"What was found here is {formatting.two_digits(other['beside'])} times what others published."
+            return f"Our result is {formatting.two_digits(other['beside'])} times the published result."
     return ""
 
 
@@ -241,27 +240,33 @@ def _turning_sentences(verdict: Mapping[str, Any]) -> Any:
     if text := verdict_sentences.turn_text(verdict):
         yield capitalize(text)
     for part in verdict["parts"] or []:
-        for other in part.get("others") or []:
-            if other["decides"]:
-                unit = str(other["unit"] or "1")
-                turning = [
-                    f"{trial['outcome']} at {formatting.threshold_text(trial['threshold'], unit)}"
-                    for trial in other["trials"]
-                    if "side" not in trial and trial["outcome"] != other["outcome"]
-                ]
-                what = f"{capitalize(str(part['name']))}: with" if part["name"] else "With"
-                yield (
-                    f"{what} other thresholds: {join_words(turning)}."
-                    if turning
-                    else f"{what} other fair thresholds it stays."
-                )
-        if text := verdict_sentences.more_rounds_text(part):
-            yield f"{capitalize(str(part['name']))}: {uncapitalize(text)}" if part["name"] else text
-        if part.get("missing"):
-            text = capitalize(verdict_sentences.missing_text(part["missing"]))
-            yield f"{capitalize(str(part['name']))}: {text}." if part["name"] else f"{text}."
+        missing = part.get("missing")
+        for text in (
+            *(_published_turns(other, part) for other in part.get("others") or [] if other["decides"]),
+            verdict_sentences.more_rounds_text(part),
+            f"Still missing: {verdict_sentences.missing_text(missing)}." if missing else "",
+        ):
+            if text:
+                yield f"{capitalize(str(part['name']))}: {uncapitalize(text)}" if part["name"] else text
     if verdict.get("decided_on") == "others":
-        yield "A GPU that is measured here takes the place of others' runs."
+        yield "Once we measure a GPU, that result replaces these."
+
+
+def _published_turns(other: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    """State the outcome of published results at each other threshold that changes it."""
+    unit = str(other["unit"] or "1")
+    limits: dict[str, list[Any]] = {}
+    for trial in other["trials"]:
+        if "side" not in trial and trial["outcome"] != other["outcome"]:
+            limits.setdefault(str(trial["outcome"]), []).append(trial["threshold"])
+    if not limits:
+        return "Other fair thresholds do not change it."
+    texts = [
+        f"of {formatting.thresholds_text(values, unit, 'or')}, {verdict_sentences.quote_verdict(outcome)}"
+        for outcome, values in limits.items()
+    ]
+    now = formatting.threshold_text(part["threshold"], unit)
+    return f"With a threshold {'; '.join(texts)} (now {now})."
 
 
 def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -> Any:
@@ -272,41 +277,49 @@ def _conflict_entries(verdict: Mapping[str, Any], document: Mapping[str, Any]) -
         own_sides = [side for side in sides if verdict["id"] in (claim["id"] for claim in side["claims"])]
         if len(own_sides) != 1 or contradiction["conflict"] != "real":
             continue
-        against = [
-            verdict_words.claim_entry(verdicts[claim["id"]])
-            for side in sides
-            if side is not own_sides[0]
-            for claim in side["claims"]
-            if claim["id"] in verdicts
-        ]
-        says = join_words([str(side["says"]).rstrip(".") for side in sides if side is not own_sides[0]])
-        standings = {_STANDS[side["standing"]] for side in sides if side is not own_sides[0]}
-        answer = (
-            f"The side of this claim {_STANDS[own_sides[0]['standing']]}; the other {join_words(sorted(standings))}."
-        )
-        yield {"question": str(contradiction["question"]), "says": says, "claims": against, "answer": answer}
+        others = [side for side in sides if side is not own_sides[0]]
+        yield {
+            "question": str(contradiction["question"]),
+            "says": join_words([str(side["says"]).rstrip(".") for side in others]),
+            "own": _standing_claims(own_sides, verdicts),
+            "claims": _standing_claims(others, verdicts),
+        }
+
+
+def _standing_claims(
+    sides: Sequence[Mapping[str, Any]], verdicts: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """List the claims on these sides, each with a phrase for its verdict."""
+    entries = [
+        verdict_words.claim_entry(verdicts[claim["id"]])
+        for side in sides
+        for claim in side["claims"]
+        if claim["id"] in verdicts
+    ]
+    return [{**entry, "stands": verdict_words.stands_phrase(entry["word"])} for entry in entries]
 
 
 def _part_context(part: Mapping[str, Any], several_parts: bool) -> dict[str, Any]:
     unit = str(part["unit"] or "1")
-    scope = formatting.join_words(
-        [f"{name.replace('_', ' ')} {_format_scope_value(value)}" for name, value in part["scope"].items()]
-    )
+    words = quantity_words(str(part["quantity"]))
     return {
-        "name": capitalize(str(part["name"] or quantity_name(str(part["quantity"])))) if several_parts else "",
+        "name": capitalize(str(part["name"] or words.axis)) if several_parts else "",
         "word": verdict_words.verdict_word(str(part["outcome"])),
-        "rule": verdict_sentences.rule_text(part),
+        "rule": verdict_sentences.rule_text(_without_entry_names(part)),
         "why": str(part["threshold_why"] or ""),
-        "what": " ".join(str(part["how"] or "").split()),
-        "quantity": str(part["quantity"]),
-        "scope": scope,
+        "what": words.means,
+        "scope": capitalize(scope_text(part["scope"])),
         "result": formatting.with_unit(part["estimate"], unit) if part.get("estimate") is not None else "",
         "around": verdict_words.format_interval(part.get("low"), part.get("high"), unit),
     }
 
 
-def _format_scope_value(value: Any) -> str:
-    return formatting.join_words([str(item) for item in value], "or") if isinstance(value, list) else str(value)
+def _without_entry_names(part: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Replace the names of compared reference entries, which mean nothing to a reader."""
+    options = part["options"]
+    if options.get("over") != "entry":
+        return part
+    return {**part, "options": {**options, "of": "of the first figure", "to": "the second"}}
 
 
 def _published_rows(part: Mapping[str, Any]) -> Any:
@@ -321,11 +334,11 @@ def _published_rows(part: Mapping[str, Any]) -> Any:
             "why": str(other["why"]),
             "range": " to ".join(dict.fromkeys(bounds)),
             "word": verdict_words.verdict_word(str(other["outcome"])),
-            "weight": "decides"
+            "weight": "yes, it decides"
             if other["decides"]
-            else "stands beside"
+            else "no, for comparison"
             if other["strength"] == "direct"
-            else "indirect",
+            else "no, it is indirect",
         }
 
 
@@ -369,7 +382,7 @@ def _case_tables(
                 if case.get("n_rounds")
                 else verdict_words.NOTHING,
                 "evidence": lists.link(cell_of[id(case)]),
-                "side": {"supports": "for", "challenges": "against"}.get(str(case.get("outcome")), "cannot tell"),
+                "side": {"supports": "for", "challenges": "against"}.get(str(case.get("outcome")), "too uncertain"),
             }
             for case in listed
         ]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from report import formatting
+from report.outcomes import UNTRIED
 from report.pages import verdict_words
 from report.pages.markdown import Markdown, clean
 from report.publish.claimreview import script_json
@@ -14,10 +15,10 @@ from report.publish.claimreview import script_json
 def sliders(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the data for a slider or a list of choices for each threshold, in readable units.
 
-    The data have the form that page.js reads.
+    The data have the form that page.js reads. A claim that rests on exact figures has no slider.
     """
     controls = []
-    for part in verdict.get("by_threshold") or []:
+    for part in (verdict.get("by_threshold") or []) if verdict.get("robust") != UNTRIED else []:
         unit = str(part["unit"] or "1")
         of_parts = len(verdict["parts"]) > 1 and len(part["parts"]) == 1
         name = formatting.capitalize(str(part["parts"][0])) if of_parts else ""

@@ -75,7 +75,7 @@ SERVE = Formula(
     "T = o * G / (f * m * g)",
     "d",
     {
-        "o": ("all training over the run that is documented", "1"),
+        "o": ("multiple of the documented run that all training took", "1"),
         "G": ("GPU hours of the training", "h"),
         "f": ("share of the documented traffic", "1"),
         "m": ("nodes that serve it, mean of a day", "1"),

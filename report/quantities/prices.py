@@ -109,7 +109,11 @@ _CPU = {
 REQUEST = Formula(
     "k = p / (v * x) * c / (q * f)",
     "1",
-    {**_CPU, "q": ("price of a machine with a GPU", "USD/h"), "f": ("share of it that the service pays", "1")},
+    {
+        **_CPU,
+        "q": ("price of a machine with a GPU", "USD/h"),
+        "f": ("share of the machine's price that the service pays", "1"),
+    },
 )
 
 

@@ -113,7 +113,7 @@
       const showThreshold = (wanted) => {
         if (!Number.isFinite(wanted) || wanted < low || wanted > high) {
           output.className = "refused";
-          output.textContent = `Only thresholds from ${low} to ${high} are a fair reading of the claim.`;
+          output.textContent = `The slider covers thresholds from ${low} to ${high}.`;
           return false;
         }
         // A piece covers thresholds from its start; an open start belongs to the previous piece.
