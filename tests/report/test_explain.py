@@ -44,7 +44,7 @@ def test_explain_shows_article_rule_rows_and_sensitivity(small_study: Path, docu
         "gemm on cpu: torch, float32, 1 thread, k=512, m=512, n=512",
         "3 rounds, 15 samples",
         "round 3: 5, median",
-        "With float64 in place of float32: challenged",
+        "With float64 instead of float32: challenged",
         f"What would change it ({verdict['robust']})",
         str(verdict_sentences.turn_text(verdict)),
         f"see also: {', '.join(verdict['see_also'])}",

@@ -245,7 +245,7 @@ def test_verdict_gives_machine_count_and_range_per_case(synthetic: Factory, cour
     places = [row["where"] for row in table["rows"]]
     assert places[0].startswith(twins["machines"]) and places[0].endswith("MAC/cycle from machine to machine)")
     assert places[1] == names["other"]
-    assert any("one case" in text for text in _confidence_sentences(verdict, names, {}))
+    assert any("count as one" in text for text in _confidence_sentences(verdict, names, {}))
 
 
 def test_case_with_several_runs_of_one_machine_is_labelled(synthetic: Factory, court: Court) -> None:

@@ -181,7 +181,7 @@ def unsupported_node(synthetic: Factory) -> SyntheticNode:
          "gemm: measured, but not with float16 (measured: float32, float64)",
          {"label": "dtype", "wanted": ["float16"], "measured": ["float32", "float64"]}),
         ({**RATIO, "options": {"over": "dtype", "of": "float16", "to": "float64"}}, gemm_node, "experiment",
-         "gemm: 3 cases measured, but none that the rule ratio can compare", {"rule": "ratio", "estimates": 3}),
+         "gemm: 3 results measured, but none that can be compared", {"rule": "ratio", "estimates": 3}),
         ({**TRIP, "awaits": {"experiment": "offload", "why": "the trip"}}, gemm_node, "experiment",
          "offload: the trip", {"experiments": ["offload"]}),
         ({**TRIP, "awaits": {"source": "the datasheet", "why": "x"}}, gemm_node, "source", "the datasheet (x)", {}),

@@ -154,7 +154,7 @@ def test_undecided_cases_are_listed_by_the_rounds_that_they_need(small_study: Pa
 @pytest.mark.parametrize(
     ("known", "text"),
     [
-        ([False, False], "The intervals lack the spread between days"),
+        ([False, False], "Each result comes from one session"),
         ([True, True], "The intervals include the spread between sessions"),
         ([True, False], "1 of 2 intervals include the spread between sessions"),
     ],
@@ -170,5 +170,5 @@ def test_page_tells_the_looks_of_each_machine() -> None:
     cases = [{"node": "a"}, {"instances": ["b", "c"], "node": "b"}]
     texts = list(_look_sentences(cases, {"a": "one machine", "b": "another"}, {"a": [3, 5, 8], "b": [3, 5, 8]}))
     assert len(texts) == 1
-    assert "another" in texts[0] and "one machine" in texts[0] and "3, 5 and 8 rounds, at 99.4% each" in texts[0]
+    assert "another" in texts[0] and "one machine" in texts[0] and "3, 5 and 8 measurements, at 99.4% each" in texts[0]
     assert list(_look_sentences(cases, {}, {})) == []

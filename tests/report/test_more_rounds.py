@@ -44,12 +44,12 @@ def test_case_at_the_threshold_is_never_decided() -> None:
 @pytest.mark.parametrize(
     ("in_one_round", "text"),
     [
-        (0, "Of its 4 open cases, if estimates and spreads stay as they are, more rounds would decide 1 by 5 rounds "
-            "and 3 by 8 rounds."),
-        (4, "4 cases measured in one round, which gives no interval."),
+        (0, "Of 4 open results, measuring again would decide 1 after 5 measurements and 3 after 8 measurements, if "
+            "numbers and spreads stay as they are."),
+        (4, "4 results measured only once, which gives no interval."),
     ],
 )  # fmt: skip
 def test_text_tells_how_many_cases_rounds_would_decide(in_one_round: int, text: str) -> None:
-    record = {"cases": 4, "in_one_round": in_one_round, "decided_by": {"5": 1, "8": 3}, "near": []}
+    record = {"cases": 4, "in_one_round": in_one_round, "decided_by": {"5": 1, "8": 3, "60": 3}, "near": []}
     assert verdict_sentences.more_rounds_text({"more_rounds": record}) == text
     assert verdict_sentences.more_rounds_text({"more_rounds": None}) == ""

@@ -157,8 +157,8 @@ def test_margin_is_in_widths_of_the_deciding_interval(intervals: list[tuple[floa
 @pytest.mark.parametrize(("low", "word", "factor"), [(14.0, "robust", "3.50"), (5.0, "sensitive", "1.25")])
 def test_robust_or_sensitive_by_distance_to_the_threshold(low: float, word: str, factor: str) -> None:
     result = evaluate(cases((low, low * 1.1)), "at_least", 4.0, [1.0, 100.0])
-    change = f"With a threshold above {low:g} in place of 4 ({factor} times as much)"
-    assert describe(result) == (word, f"{change}, the verdict would be undecided.")
+    change = f"With a threshold above {low:g} instead of 4 ({factor} times as much)"
+    assert describe(result) == (word, f"{change}, the verdict would be too close to call.")
     listed = "on a chosen list" if word == "robust" else word
     assert describe(structs.replace(result, cases_why="they were at hand"))[0] == listed
 
@@ -197,7 +197,7 @@ def test_within_trials_use_whole_declared_ranges() -> None:
     result = evaluate(cases((20.0, 21.0)), "within", [10, 60], [[10, 60], [30, 90], [5, 100]])
     assert sweep_outcomes(result) == [([5, 100], "supported"), ([30, 90], "challenged")]
     assert [(trial.threshold, trial.factor) for trial in nearest_changes(result)] == [([30, 90], 3.0)]
-    sentence = "With a range of 30 to 90 in place of 10 to 60, the verdict would be challenged."
+    sentence = "With a range of 30 to 90 instead of 10 to 60, the verdict would be challenged."
     assert describe(result) == ("robust", sentence), "three times the declared end"
 
 
@@ -205,7 +205,7 @@ def test_verdict_that_depends_on_one_case_is_sensitive() -> None:
     estimates = node_cases(((40.0, 41.0), NODES[0]), ((41.0, 42.0), NODES[0]), ((0.1, 0.11), NODES[1]))
     result = evaluate(estimates, "at_least", 4.0, [3.0, 5.0])
     assert result.outcome == "depends" and result.robustness.margin_widths > 1
-    assert describe(result) == ("sensitive", "Without the case (node-b; place 2), the verdict would be supported.")
+    assert describe(result) == ("sensitive", "Without the result (node-b; place 2), the verdict would be supported.")
     # node-b has only this case, so a trial without node-b equals the trial without the case.
     assert [trial.one_case for trial in trials_by_kind(result, "without") if trial.of == "machine"] == [False, True]
 
@@ -224,7 +224,7 @@ def test_cases_that_each_change_the_verdict_are_counted() -> None:
     assert result.outcome == "supported", "five of nine agree, a majority"
     (trial,) = trials_by_kind(result, "without")
     assert (trial.of, trial.number, trial.what) == ("case", 5, "")
-    assert describe(result)[1] == "Without any one of 5 cases, the verdict would be undecided."
+    assert describe(result)[1] == "Without any one of 5 results, the verdict would be too close to call."
 
 
 def test_share_that_depends_on_one_model_is_sensitive() -> None:
@@ -235,14 +235,14 @@ def test_share_that_depends_on_one_model_is_sensitive() -> None:
     assert {(trial.of, trial.what, trial.outcome) for trial in trials_by_kind(result, "without")} == {
         ("model", f"m{index}", "undecided") for index in range(8)
     }
-    assert describe(result) == ("sensitive", "Without the model m0, the verdict would be undecided.")
+    assert describe(result) == ("sensitive", "Without the model m0, the verdict would be too close to call.")
 
 
 def test_exact_and_undecided_results_are_neither_robust_nor_sensitive() -> None:
     exact = evaluate(cases((1.0, 1.0)), "exists", 1.0)
     assert exact.robustness is not None
     word, sentence = describe(structs.replace(exact, robustness=structs.replace(exact.robustness, fact=True)))
-    assert word == "not varied" and "exact figures" in str(sentence)
+    assert word == "not varied" and "another reading" in str(sentence)
     word, sentence = describe(evaluate(cases((3.0, 5.0)), "at_least", 4.0))
     assert word is None and sentence, "undecided: the sentence tells what would decide it"
 
@@ -255,12 +255,12 @@ def test_parts_make_a_claim_sensitive_only_if_they_change_it_jointly() -> None:
         return part_record(name=name, outcome="depends", robustness=record)
 
     unchanged = [part_with("one"), part_with("other")]
-    assert describe(*unchanged) == ("robust", "Nothing that was tried on any part turns it.")
+    assert describe(*unchanged) == ("robust", "No other choice that we tried, on any part, changes it.")
     ends = {"outcome": "challenged", "verdict": "depends"}
     swap = Trial(kind="scope", label="dtype", value="int8", now="float32", **ends)
     machine = Trial(kind="without", of="machine", what="A machine", id="node-a", **ends)
     for change, begins in (
-        (swap, "With int8 in place of float32 in every part that has it"),
+        (swap, "With int8 instead of float32 in every part that has it"),
         (machine, "Without the machine A machine in every part that has it"),
     ):
         changed = [part_with("one", change), part_with("other", change)]
@@ -284,9 +284,9 @@ def test_scope_trials_ignore_plain_code_backends() -> None:
     swaps = {swap.value: swap.outcome for swap in trials_by_kind(result, "scope")}
     assert swaps == {"float64": "supported", "torch": "supported", "python": "challenged"}
     assert result.robustness is not None and not result.robustness.fragile
-    assert ("With python in place of the best library", "challenged (plain code, which does not count)") in list(
+    assert ("With python instead of the best library", "challenged (plain code, which does not count)") in list(
         verdict_sentences.trial_lines(to_builtins(result))
     )
     assert describe(trial(1.0)) == (
-        "sensitive", "With float64 in place of float32, the verdict would be challenged."
+        "sensitive", "With float64 instead of float32, the verdict would be challenged."
     )  # fmt: skip

@@ -375,5 +375,7 @@ def test_rule_text_tells_the_quantifier(options: dict[str, Any], n_cases: int, w
 def test_strength_tells_how_many_cases_are_decided() -> None:
     part = {"rule": "at_least", "outcome": "supported"}
     listed = [{"outcome": "supports"}] * 8 + [{"outcome": "undecided"}] * 4
-    assert verdict_sentences.strength_text(part, listed) == "Supported as far as is decided: 8 of 12 cases."
+    assert verdict_sentences.strength_text(part, listed) == (
+        "8 of 12 results clearly support it; the others are too uncertain to count."
+    )
     assert verdict_sentences.strength_text(part, listed[:8]) == ""

@@ -14,12 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contract.files import read_json
+from report.data.reference_figures import REFERENCE, read_reference
+from report.findings import sentence_number
+from report.formatting import YES_NO
+from report.judging.claim_files import read_claims
+from report.judging.judge import CLAIMS
 from report.pages import charts
-from report.pages.claim_figure import MOST_ROWS, chart_title, claim_chart, parts_to_draw
+from report.pages.claim_figure import MOST_ROWS, chart_title, claim_chart, parts_to_draw, result_text
 from report.pages.claim_page import claim_context
 from report.pages.figure_data import Evidence
 from report.pages.markdown import clean
+from report.pages.quantity_words import read_quantity_words, scope_text
 from report.pages.threshold_slider import sliders_json
+from report.quantities import quantities
 from tests.golden.__main__ import kept_pages
 
 sizes = st.one_of(st.integers(-3, 6).map(float), st.floats(1e-3, 1e6))
@@ -49,7 +56,8 @@ def figure_rows(chart: charts.Chart) -> list[tuple[str, str]]:
     with charts.theme():
         (axes,) = chart.draw(charts.WIDE).axes
     labels = [" ".join(label.get_text().split()) for label in axes.get_yticklabels()]
-    return list(zip(labels, [text.get_text() for text in axes.texts], strict=True))
+    # Bold texts are headings of groups.
+    return list(zip(labels, [text.get_text() for text in axes.texts if text.get_weight() != "bold"], strict=True))
 
 
 @settings(max_examples=40)
@@ -107,23 +115,44 @@ def is_on_side(value: float, ends: Sequence[float], side: str) -> bool:
 
 @given(st.lists(sizes, min_size=1, max_size=12), st.lists(sizes, min_size=1, max_size=2, unique=True).map(sorted))
 def test_figure_title_counts_the_sides_correctly(estimates: list[float], ends: list[float]) -> None:
-    title = chart_title([{"estimate": value} for value in estimates], ends, LINE)
+    title = chart_title(estimates, "12 times", ends, LINE)
     line = f"the threshold of {LINE}" if len(ends) == 1 else LINE
-    assert title.endswith(line)
-    if title == f"Exactly {line}":
+    if title == f"Exactly {LINE}":
         assert set(estimates) == set(ends)
         return
     match = re.fullmatch(
-        r"(?:(?P<some>\d+) of (?P<of>\d+) cases|(?P<all>All \d+|Both|It)) lies? "
-        r"(?P<side>above|below|at or below|within|outside) (?:.*)",
-        title,
+        rf"12 times(?:; (?P<some>\d+) of (?P<of>\d+)|,) (?P<side>above|below|at or below|within|outside) {line}", title
     )
     assert match, title
     count = sum(is_on_side(value, ends, match["side"]) for value in estimates)
-    if match["all"]:
-        assert count == len(estimates) == {"It": 1, "Both": 2}.get(match["all"], int("0" + match["all"][4:]))
-    else:
-        assert (int(match["some"]), int(match["of"])) == (count, len(estimates))
+    assert (int(match["some"] or count), int(match["of"] or count)) == (count, len(estimates))
+
+
+@pytest.mark.parametrize(
+    ("values", "directions", "ends", "title"),
+    [
+        ([1.7, 6.0, 48.0], ["CPU faster", "GPU faster"], [10.0, 100.0],
+         "GPU faster: typically 6.0 times, from 1.7 to 48 times; 1 of 3 within the line"),
+        ([0.2, 0.5, 3.0], ["CPU faster", "GPU faster"], [1.0],
+         "Typically 0.50 times, from 0.20 to 3.0 times; 1 of 3 above the threshold of the line"),
+        ([0.5, 0.2], ["CPU cheaper", "GPU cheaper"], [],
+         "CPU cheaper: 0.20 to 0.50 times"),
+        ([2.0] * 5, [], [1.0], "2.0 times in all 5 results, above the threshold of the line"),
+    ],
+)  # fmt: skip
+def test_figure_title_gives_the_typical_result_and_the_direction(
+    values: list[float], directions: list[str], ends: list[float], title: str
+) -> None:
+    results = result_text(values, lambda value: sentence_number(value, "1"), " times")
+    assert chart_title(values, results, ends, LINE, directions) == title
+
+
+def test_figure_shows_the_parts_that_decide(document: Mapping[str, Any]) -> None:
+    for verdict in document["verdicts"]:
+        outcomes = {part["outcome"] for part in parts_to_draw(verdict)}
+        drawable = {case["part"] for case in verdict["cases"] if case["estimate"] is not None}
+        decided = {part["outcome"] for part in verdict["parts"] if part["name"] in drawable and part["unit"] != YES_NO}
+        assert verdict["verdict"] not in decided or outcomes <= {verdict["verdict"]}, verdict["id"]
 
 
 HOSTILE = ["</script><script>alert(1)</script>", "<!--", "a\u2028b", "&amp;", '"', "\\", "مرحبا"]
@@ -150,9 +179,11 @@ def test_published_figures_show_few_cases_with_distinct_labels(document: Mapping
     names = Evidence(document, None).names
     for verdict in document["verdicts"]:
         chart = claim_chart(verdict, names)
-        labels = [label for label, _ in figure_rows(chart)] if chart else []
+        rows = chart.draw.rows if chart else []
+        labels = [(row["group"], row["label"]) for row in rows]
         assert len(labels) <= MOST_ROWS and bool(labels) == bool(parts_to_draw(verdict)), verdict["id"]
-        assert all(labels) and len(set(labels)) == len(labels), (verdict["id"], labels)
+        assert all(label for _, label in labels) and len(set(labels)) == len(labels), (verdict["id"], labels)
+        assert not [label for _, label in labels if "…" in label or re.search(r"\(\d\)$", label)], verdict["id"]
 
 
 # Internal words and NaN, which pages must not show. "256-cell" LSTMs, sentences that begin with "None of" and anchors
@@ -179,6 +210,37 @@ def test_pages_avoid_internal_words(document: Mapping[str, Any], site: Path) -> 
         for name, text in sources.items()
         if (match := FORBIDDEN.search(text))
     } == {}
+
+
+# Code or names from the program in running text: a backtick, or a dotted name with an underscore that names no file.
+PROGRAM_TEXT = re.compile(r"`|\b[a-z]\w*\.[a-z]+_\w+\b(?!\.go)")
+# Scripts, code, and lists that quote published records.
+QUOTED = re.compile(
+    r"<(script|style|code|pre)\b.*?</\1>|<(a|span)\b[^>]*class=\"code\"[^>]*>.*?</\2>"
+    r"|<details[^>]*><summary>Evidence by id.*?</details>",
+    re.DOTALL,
+)
+
+
+def test_pages_show_no_program_text(site: Path) -> None:
+    texts = {
+        str(path.relative_to(site)): re.sub(r"<[^>]*>", " ", QUOTED.sub("", path.read_text(encoding="utf-8")))
+        for path in site.rglob("*.html")
+        # Pages of evidence quote the measured and published records.
+        if path.parent.name != "evidence"
+    }
+    assert len(texts) > 100
+    shown = {name: text[max(match.start() - 60, 0) : match.end() + 30] for name, text in texts.items()
+             if (match := PROGRAM_TEXT.search(text))}  # fmt: skip
+    assert shown == {}
+
+
+def test_quantities_and_scopes_of_claims_have_words() -> None:
+    claims = read_claims(CLAIMS, read_reference(REFERENCE))
+    parts = [part for claim in claims for part in (*claim.parts, *claim.published)]
+    assert {part.quantity for part in parts} == {*read_quantity_words()} <= {*quantities()}
+    texts = [scope_text(part.scope) for part in parts] + [words.means for words in read_quantity_words().values()]
+    assert not [text for text in texts if PROGRAM_TEXT.search(text) or re.search("[a-z]_[a-z]", text)]
 
 
 def test_page_lists_real_contradictions(document: Mapping[str, Any]) -> None:

@@ -35,7 +35,7 @@ def test_claim_page_marks_a_change_after_data_that_turns_the_verdict(site: Path,
         text = page_text(site, f"claims/{claim}")
         assert ("The rule changed after data had been seen." in text) == bool(versions), claim
         for version, _ in versions:
-            assert f"Version {version} comes to" in text, claim
+            assert f"Version {version} gives" in text, claim
 
 
 def test_claim_page_tells_each_version_with_its_date(site: Path, document: dict[str, Any]) -> None:
@@ -110,6 +110,6 @@ def test_tables_name_what_their_ranges_are(site: Path, document: dict[str, Any])
         for verdict in document["verdicts"]
         if verdict["id"] in ("G09", "N02", "W06", "N04")
     }
-    assert "Range told by the source" in headers["G09"] and "99% interval" in headers["N02"]
+    assert "Range that the source states" in headers["G09"] and "99% interval" in headers["N02"]
     assert "Bound" in headers["W06"] and "Range of assumptions" in headers["N04"]
     assert all("99% interval" not in headers[claim] for claim in ("G09", "W06", "N04"))
