@@ -98,7 +98,7 @@ def claim_chart(verdict: Mapping[str, Any], machines: Mapping[str, str]) -> char
             axis,
             [end / scale for end in declared],
             line,
-            False if share and min(*every, *declared) >= _LINEAR_SHARE else None,
+            False if share and min([*every, *declared]) >= _LINEAR_SHARE else None,
             ends,
             ticks,
         ),
