@@ -277,7 +277,7 @@ def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float)
     places = axes.transAxes.inverted().transform(axes.transData.transform([(line, 0.0) for line in lines]))[:, 0]
     middle = float(np.clip(places, 0.0, 1.0).mean())
     # On a phone, labels to the left of the axes leave more room than there is to the right.
-    leftmost, rightmost = (0.0, 0.5) if is_narrow(width) else (0.3, 0.7)
+    leftmost, rightmost = (0.2, 0.5) if is_narrow(width) else (0.3, 0.7)
     side = "left" if middle < leftmost else "right" if middle > rightmost else "center"
     text = wrap_text(called, 32 if is_narrow(width) else 60)
     # The layout reserves height for an empty title, because it would shrink the axes to fit a wide name.

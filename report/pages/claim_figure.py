@@ -160,7 +160,9 @@ def parts_to_draw(verdict: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         )
 
     first = min(deciding, key=rank)
-    return [part for part in deciding if all(part.get(key) == first.get(key) for key in ("unit", "threshold", "rule"))]
+    # Only a unit such as MAC/cycle makes parts with different rules comparable.
+    keys = ("unit", "threshold", "rule") if first.get("unit") in ("1", None) else ("unit", "threshold")
+    return [part for part in deciding if all(part.get(key) == first.get(key) for key in keys)]
 
 
 def _is_yes_no(verdict: Mapping[str, Any], part: Mapping[str, Any]) -> bool:
