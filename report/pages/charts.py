@@ -241,7 +241,7 @@ def _needs_log_axis(values: Sequence[float]) -> bool:
 
 
 # An axis reaches beyond its marks by at most this factor, or by this many times their span if it is not logarithmic.
-_ROOM_FACTOR, _ROOM_SPANS = 5.0, 1.5
+_ROOM_FACTOR, _ROOM_SPANS = 5.0, 4.0
 
 
 def _axis_span(values: Sequence[float], marks: Sequence[float], logarithmic: bool) -> tuple[float, float]:
@@ -314,6 +314,8 @@ def set_scale(
         room = 1.2 if which == "x" and is_narrow(width) else 2
         # On an axis over many decades the labels are long, so fewer fit.
         max_ticks = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
+        if room < 2 and high >= _LONG_TICK:
+            max_ticks = 2
         line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=max_ticks))
         line.set_minor_locator(NullLocator())
         line.set_minor_formatter(NullFormatter())
@@ -326,6 +328,10 @@ def set_scale(
         inside = _spread_ticks([place for place in ticks if low <= place <= high], high / low, is_narrow(width))
         line.set_major_locator(FixedLocator(inside))
         line.set_major_formatter(FixedFormatter([ticks[place] for place in inside]))
+
+
+# From this number on, tick labels are so long that a phone has room for two.
+_LONG_TICK = 1e4
 
 
 def _spread_ticks(places: Sequence[float], span: float, narrow: bool) -> list[float]:
