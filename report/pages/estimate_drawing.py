@@ -19,6 +19,7 @@ class EstimateDrawing:
     lines: Sequence[float]
     line: str
     log: bool | None
+    ticks: Mapping[float, str] | None = None
 
     def __call__(self, width: float) -> Figure:
         return self.draw(width)

@@ -119,7 +119,7 @@ def _merged_drawing(group: Sequence[Exhibit]) -> EstimateDrawing | None:
         return None
     rows = [{**row, "group": exhibit.called} for exhibit, draw in zip(group, lists, strict=True) for row in draw.rows]
     first = lists[0]
-    return estimate_chart(rows, first.axis, first.lines, first.line, first.log)
+    return estimate_chart(rows, first.axis, first.lines, first.line, first.log, first.ticks)
 
 
 def _combined_exhibit(group: Sequence[Exhibit], title: str, drawing: EstimateDrawing) -> Exhibit:
@@ -130,6 +130,7 @@ def _combined_exhibit(group: Sequence[Exhibit], title: str, drawing: EstimateDra
               ". ".join(f"{exhibit.called}: {exhibit.chart.alt}" for exhibit in group)),
         (), _merge_tables(group), tuple(dict.fromkeys(name for exhibit in group for name in exhibit.claims)),
         subject=first.subject,
+        nodes=tuple(node for exhibit in group for node in exhibit.nodes),
     )  # fmt: skip
 
 

@@ -113,17 +113,18 @@ def _single_exhibit(settings: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated",
-            f"On simulated measurements, at most {100 * most:.2f}% of single results err to one side where rounds "
-            "differ by chance alone",
-            estimate_chart(rows, "results that err, in the worst setting (%)", [100 * RARE],
-                           "what is meant to be the most", log=False),
+            f"In simulations with a known answer, at most {100 * most:.2f}% of single results were wrongly decided to "
+            "one "
+            "side, if rounds differ by chance alone",
+            estimate_chart(rows, "wrong results in the worst setting (%)", [100 * RARE],
+                           "the intended maximum", log=False),
             f"Simulated: {trials:,} results in {len(settings)} settings of noise, rounds and results, each with the "
             "truth right at the threshold. Bars: intervals of the simulation.",
             alt_text(rows),
         ),
-        ["At the threshold itself every verdict but 'too close to call' counts as an error.",
+        ["With the truth at the threshold, every verdict but 'too close to call' counts as an error.",
          *([f"If sessions differ {as_percent(largest)} as much as rounds do, and all rounds come from one session, "
-            f"results err to one side in {join_words(sessions)}."] if apart else [])],
+            f"results are wrongly decided to one side in {join_words(sessions)}."] if apart else [])],
         Table([*_SETTING, "Wrongly supported", "Wrongly challenged", "Undecided"],
               [[*_setting_cells(row),
                 *(f"{100 * row[name]['share']:.2f}%" for name in ("supported", "challenged")),
@@ -146,10 +147,11 @@ def _many_exhibit(settings: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated-many",
-            f"On simulated measurements, {as_percent(depends)} of verdicts over {holding['points']} results are "
-            "'depends' although all hold, if half of them lie at the threshold",
-            estimate_chart(rows, "verdicts that err, in the worst setting (%)", [100 * RARE],
-                           "what is meant to be the most for a single result", log=False),
+            f"In simulations where all of {holding['points']} results hold, {as_percent(depends)} of verdicts are "
+            "'depends', "
+            "even if half of the results lie at the threshold",
+            estimate_chart(rows, "wrong verdicts in the worst setting (%)", [100 * RARE],
+                           "the intended maximum for a single result", log=False),
             f"Simulated: {sum(row['trials'] for row in settings):,} verdicts in {len(settings)} settings. Bars: "
             "intervals of the simulation.",
             alt_text(rows),
@@ -189,9 +191,10 @@ def _coverage_exhibit(coverage: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated-coverage",
-            f"On simulated measurements, {level:.0%} intervals hold the truth in "
+            f"In simulations, {level:.0%} intervals include the true value in "
             f"{_percent_range([_level_entry(row, level)['share'] for row in used])} of cases",
-            estimate_chart(rows, f"{level:.0%} intervals that hold the truth, {fewest} rounds (%)", [100 * level],
+            estimate_chart(rows, f"{level:.0%} intervals that include the true value, {fewest} rounds "
+                                 "(%)", [100 * level],
                            "the intervals' level", log=False),
             f"Simulated: {coverage[0]['intervals']:,} intervals for each row. Bars: intervals of the simulation.",
             alt_text(rows),
@@ -234,7 +237,8 @@ def _looks_exhibit(table: list[Record]) -> Exhibit:
             alt_text(rows),
         ),
         ["In this simulation, an undecided case is measured in more rounds, and judged by intervals at "
-         f"{demand[0]['level']:.1%}. With the truth at the threshold, at most {100 * wrong:.2f}% err to one side."],
+         f"{demand[0]['level']:.1%}. With the truth at the threshold, at most {100 * wrong:.2f}% are wrongly decided "
+         "to one side."],
         Table(["Judged", "Level", "Noise", "Wrongly above", "Wrongly below", "Decided", "Mean rounds"],
               [[_scheme(row), f"{100 * row['level']:g}%", row["noise"],
                 *(f"{100 * row[name]['share']:.2f}%" for name in ("above", "below")),
@@ -267,10 +271,10 @@ def _sessions_exhibit(table: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated-sessions",
-            f"Simulated: intervals that include the spread between sessions err to one side in at most "
+            f"In simulations, intervals with the spread between sessions miss the true value on one side in at most "
             f"{100 * most['included']:.2f}% of cases, and without it in up to {100 * most['without']:.1f}%",
             estimate_chart(rows, "intervals that miss the truth to one side, in the worst setting (%)", [100 * RARE],
-                           "what is meant to be the most", log=False),
+                           "the intended maximum", log=False),
             f"Simulated: {table[0]['trials']:,} intervals in each of {len(table)} settings. Bars: intervals of the "
             "simulation.",
             alt_text(rows),

@@ -18,7 +18,7 @@ from report.pages.verdict_words import BARS
 from report.quantities.sustained import MINUTES_S
 
 _LOADS = {"products": "matrix products", "triad": "triad from main memory", "one_block": "products in one block"}
-_LINEAR = "as many times as long as paths"
+_LINEAR = "n times as long for n paths"
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
@@ -71,18 +71,19 @@ def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimate_chart(rows, f"rate of {format_count(most, 'core')} over that of one", [1.0, float(most)],
-                           "from no gain to as many times as cores", log=most > 8),
+            estimate_chart(rows, f"rate on {format_count(most, 'core')} over that on one", [1.0, float(most)],
+                           f"from no gain to {most} times", log=most > 8),
             f"● measured on {view.name}. {BARS}.",
             alt_text(rows),
         ),
-        ["Triad reads two arrays and writes a third; training is that of PyTorch in float32.",
-         *([f"In {unsure} of {format_count(len(cases), 'kind')} of work no gain is certain."] if unsure else [])],
+        ["Triad reads two arrays from main memory and writes a third; training is in PyTorch, float32.",
+         *([f"In {unsure} of {format_count(len(cases), 'kind')} of work no gain is certain: the interval includes "
+            "1."] if unsure else [])],
         Table(
             ["Work", "Gain"],
             [[str(case["label"]), format_estimate(case, "")] for case in cases],
             "lr",
-            f"The rate of {format_count(most, 'core')} over that of one on {view.name}",
+            f"Rate on {format_count(most, 'core')} over that on one, on {view.name}",
         ),
         heading=title,
     )  # fmt: skip
@@ -96,8 +97,8 @@ def _gain_title(cases: list[dict[str, Any]], most: int) -> Sentence:
     return sentence(
         f"{format_count(most, 'core')} run {gains} as one core"
         if ends
-        else f"What {format_count(most, 'core')} gain over one cannot be told from this run",
-        f"What {format_count(most, 'core')} gain over one cannot be told from this run",
+        else f"This run does not show what {format_count(most, 'core')} gain over one",
+        f"This run does not show what {format_count(most, 'core')} gain over one",
         **{f"gain{at}": ratios([as_number(case)], "as fast", words=format_rough) for at, (_, case) in enumerate(ends)},
     )
 
@@ -110,13 +111,13 @@ def _thread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     enough = records(view.quantity("parallelism.threads_for_90_percent", device=device))
     best = max(line, key=lambda point: float(point["y"]))
     title = sentence(
-        "Throughput grows with the threads in flight up to {rate} GFLOP/s",
-        "How throughput grows with the threads in flight",
+        "With enough threads in flight, throughput reaches {rate} GFLOP/s",
+        "Throughput by threads in flight",
         rate=amounts([{**best, "estimate": best["y"]}], format_rough),
     )
     if enough:
         title = sentence(
-            "It takes {threads} threads in flight to get nine tenths of the GPU's throughput",
+            "The GPU needs {threads} threads in flight for nine tenths of its throughput",
             str(title),
             threads=amounts(enough[:1], format_rough),
         )
@@ -152,7 +153,7 @@ def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     title = sentence(
         f"Work takes {join_words([f'{{cost{at}}} on {name}' for at, name in enumerate(where)])} if {most} neighbours "
         f"take {most} paths through it, not one",
-        "What it costs if neighbours take different paths cannot be told from this run",
+        "This run does not show what different paths of neighbours cost",
         **{f"cost{at}": ratios([case], "as long") for at, case in enumerate(ends)},
     )
     gpu = any(device_kind(device) == "gpu" for device in devices)
@@ -161,13 +162,15 @@ def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             name,
             str(title),
             line_chart(pd.DataFrame(rows), "x", "y", "device",
-                       axis=("different paths in a group of 32", "time over that of one")),
-            f"● measured on {view.name}; on a processor one core, the faster of vectors with masks and of one element "
-            f"after the other. {BARS}.",
+                       axis=("different paths in a group of 32", "time over that of one path")),
+            f"● measured on {view.name}. The CPU: one core, by vectors with masks or one element at a time, whichever "
+            "is "
+            f"faster. {BARS}.",
             "; ".join(f"{case['paths']} paths{device_suffix(view, str(case['device']))}: {two_digits(case['estimate'])}"
                       for case in cases),
         ),
-        ["One instruction works on a whole group. Where its members part ways, each path has to be run in turn."],
+        ["One instruction works on a whole group of neighbours. If they take different paths, the group runs each path "
+         "in turn."],
         claims=["N06"] if gpu else [],
         heading=title,
     )  # fmt: skip
@@ -188,10 +191,10 @@ def _sustained_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     ]
     lost = [share for case in cases if (share := as_share(case)).low is not None and share.low > 0]
     title = sentence(
-        "Load without a pause costs up to {share} of the rate"
+        "Minutes of load cost up to {share} of the rate"
         if lost
-        else "Load without a pause costs nothing of the rate that can be told",
-        "What load without a pause costs of the rate cannot be told from this run",
+        else "Minutes of load cost nothing for certain",
+        "This run does not show what minutes of load cost",
         **({"share": shares(lost, most=True)} if lost else {}),
     )
     yield Exhibit(
@@ -208,5 +211,5 @@ def _sustained_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 FAMILY = Family(
     "parallelism", "Side by side: cores, threads and paths",
-    "What do more cores gain, what does it cost if they part ways, and does the rate last?", show,
+    "What do more cores gain, what do different paths cost, and does the rate last?", show,
 )  # fmt: skip
