@@ -58,8 +58,7 @@ RULES = (
     Rule(
         "Document everything that was varied, and the whole set-up.",
         "Each machine's hardware, versions and options are in its record; the parameters of each measurement are in "
-        "the "
-        "data.",
+        "the data.",
     ),
     Rule(
         "In parallel work, say how it was timed, synchronised and summarised.",

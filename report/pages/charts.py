@@ -317,7 +317,7 @@ def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, 
     else:
         pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         limits(0.0 if low >= 0 and low < 0.6 * high else low - pad, high + pad)
-        line.set_major_locator(MaxNLocator(3 if is_narrow(width) else 5, steps=ROUND_STEPS))
+        line.set_major_locator(MaxNLocator(3 if which == "x" and is_narrow(width) else 5, steps=ROUND_STEPS))
     line.set_major_formatter(FuncFormatter(lambda value, _at: format_tick(value)))
 
 
@@ -333,7 +333,7 @@ def line_chart(
     hue: str | None = None,
     panel: str | None = None,
     axis: tuple[str, str] = ("", ""),
-    levels: Mapping[str, float] | None = None,
+    levels: Mapping[str, float | Mapping[Any, float]] | None = None,
     log: tuple[bool, bool] = (True, True),
     joined: bool = True,
     regions: Sequence[tuple[str, float]] = (),
@@ -343,7 +343,7 @@ def line_chart(
     table: a row per point. If it has the columns low and high, bars are drawn between them; if it has the column
     one_round, points with True in this column are hollow.
     axis: labels of the x axis and the y axis.
-    levels: heights of horizontal lines, by the name to print at the line.
+    levels: heights of horizontal lines, by the name to print at the line; a height for all panels, or a height by panel.
     log: True makes an axis logarithmic; first the x axis, then the y axis.
     joined: False draws points without lines, for data where values between two points mean nothing.
     regions: names and upper ends of ranges along x to shade, from the lowest range to the highest.
@@ -384,7 +384,10 @@ def line_chart(
                 for key, part in alone.groupby(hue, sort=False, observed=True) if hue else [("", alone)]:
                     axes.plot(part[x], part[y], marker=marks[key], markerfacecolor=PAPER, markeredgecolor=colours[key],
                               linestyle="none", zorder=3)  # fmt: skip
-            for called, value in (levels or {}).items():
+            for called, height in (levels or {}).items():
+                value = height.get(name) if isinstance(height, Mapping) else height
+                if value is None:
+                    continue
                 axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 2)), zorder=1)
                 axes.annotate(called, (0.01, value), xycoords=axes.get_yaxis_transform(), color=MUTED,
                               textcoords="offset points", xytext=(0, 2), va="bottom")  # fmt: skip
@@ -395,7 +398,12 @@ def line_chart(
             axes.set_visible(False)
         first = figure.axes[0]
         set_scale(first, "x", list(table[x].dropna()), log[0], width)
-        values = [*table[y].dropna(), *(levels or {}).values()]
+        heights = [
+            value
+            for height in (levels or {}).values()
+            for value in (height.values() if isinstance(height, Mapping) else [height])
+        ]
+        values = [*table[y].dropna(), *heights]
         logarithmic = log[1] and min(values) > 0
         intervals = table[[name for name in ("low", "high") if name in table]].astype(float)
         bounds = [bound for bound in intervals.to_numpy().ravel() if np.isfinite(bound)]
@@ -505,12 +513,16 @@ def heat_map(
     def draw(width: float) -> Figure:
         grid = table.pivot(index=y, columns=x, values=value)
         words = table.pivot(index=y, columns=x, values=text) if text else grid.map(lambda cell: format_number(cell, 2))
-        names = [wrap_text(str(name), 11 if is_narrow(width) else 20) for name in grid.columns]
-        figure = Figure(figsize=(width, 0.34 * len(grid) + 0.95 + 0.16 * max(name.count("\n") + 1 for name in names)))
+        names = [wrap_text(str(name), 10 if is_narrow(width) else 20) for name in grid.columns]
+        labels = [wrap_text(str(name), 14 if is_narrow(width) else 30) for name in grid.index]
+        lines = max(name.count("\n") + 1 for name in names)
+        height = sum(0.34 + 0.1 * label.count("\n") for label in labels)
+        figure = Figure(figsize=(width, height + 0.95 + 0.16 * lines))
         axes = figure.add_subplot()
         sns.heatmap(grid, annot=words, fmt="", cmap=ListedColormap(list(HEAT)), cbar=False, ax=axes, linewidths=1.2,
-                    linecolor=PAPER, xticklabels=names, annot_kws={"fontsize": 9.5, "color": INK})  # fmt: skip
-        axes.set_xlabel(axis[0])
+                    linecolor=PAPER, xticklabels=names, yticklabels=labels,
+                    annot_kws={"fontsize": 9.5, "color": INK})  # fmt: skip
+        axes.set_xlabel(wrap_text(axis[0], 24 if is_narrow(width) else 62))
         axes.set_ylabel(axis[1])
         axes.set_title(called, fontsize=9.5)
         axes.tick_params(length=0, rotation=0)

@@ -82,8 +82,7 @@ def _virtual_machine_limit(nodes: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"{shorten_names(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}"
         ": the work of neighbours on the same host shows only as stolen time and as spread between runs, and the "
-        "reported "
-        "cache and memory may be shared."
+        "reported cache and memory may be shared."
     )
 
 
@@ -133,9 +132,7 @@ def _reading_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
             f"{format_count(len(decided), 'verdict')} that this study or documents decide."
         )
     if opinions:
-        text += (
-            f" {format_count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} not testable."
-        )
+        text += f" {format_count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} not testable."
     return text
 
 
@@ -150,8 +147,7 @@ def _list_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         f"Where a claim says most, we count a list of our own: {join_words(counted)}. The lists contain what people "
-        "run as "
-        "far as we know; nobody has counted what all people run, and another list may give another verdict."
+        "run as far as we know; nobody has counted what all people run, and another list may give another verdict."
     )
 
 

@@ -114,8 +114,7 @@ def _single_exhibit(settings: list[Record]) -> Exhibit:
         Chart(
             "checks-simulated",
             f"In simulations with a known answer, at most {100 * most:.2f}% of single results were wrongly decided to "
-            "one "
-            "side, if rounds differ by chance alone",
+            "one side, if rounds differ by chance alone",
             estimate_chart(rows, "wrong results in the worst setting (%)", [100 * RARE],
                            "the intended maximum", log=False),
             f"Simulated: {trials:,} results in {len(settings)} settings of noise, rounds and results, each with the "
@@ -148,8 +147,7 @@ def _many_exhibit(settings: list[Record]) -> Exhibit:
         Chart(
             "checks-simulated-many",
             f"In simulations where all of {holding['points']} results hold, {as_percent(depends)} of verdicts are "
-            "'depends', "
-            "even if half of the results lie at the threshold",
+            "'depends', even if half of the results lie at the threshold",
             estimate_chart(rows, "wrong verdicts in the worst setting (%)", [100 * RARE],
                            "the intended maximum for a single result", log=False),
             f"Simulated: {sum(row['trials'] for row in settings):,} verdicts in {len(settings)} settings. Bars: "

@@ -409,8 +409,10 @@ def _claims_by_use(
         measured = {node for case in verdict["cases"] for node in formatting.case_nodes(case)}
         if verdict["verdict"] in DECIDED and (measured & set(nodes) if nodes else not measured):
             deciding.append(verdict)
-    for heading, part in (("Claims that rest on "
-                           "it", deciding), ("See also", [v for v in verdicts if v not in deciding])):
+    for heading, part in (
+        ("Claims that rest on it", deciding),
+        ("See also", [v for v in verdicts if v not in deciding]),
+    ):
         yield heading, [verdict_words.claim_entry(verdict) for verdict in part]
 
 

@@ -147,7 +147,7 @@ def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
 # A sentence for each value that `robust` has in verdicts.json.
 ROBUST = {
     "robust": "Robust: no other reasonable threshold, price or baseline changes it, nor does leaving out any one "
-              "result.",
+    "result.",
     "sensitive": "Sensitive: another reasonable choice changes it.",
     "on a chosen list": "It rests on a list that we chose; another list may give another verdict.",
     "not varied": "One published number; nothing to vary.",

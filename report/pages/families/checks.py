@@ -84,8 +84,7 @@ def _repeated_exhibit(evidence: Evidence, table: Any, calibration: Any) -> Itera
         )
     apart = [as_percent(row["median_apart"]) for row in (timed[-1], timed[0])]
     says.append(f"They agree because the intervals are wide: the median distance is {range_words(*apart)}, depending "
-                "on the "
-                "experiment.")  # fmt: skip
+                "on the experiment.")  # fmt: skip
     if counted:
         says.append(
             f"Of {counted:,} more results in {join_words([row['experiment'] for row in numeric])}, mostly counted "
@@ -164,11 +163,9 @@ def shown_share(inside: int, examined: int) -> float:
 def coverage_text(known: Coverage) -> str:
     """Format how many jobs the other jobs predict, how widely, and the coverage that this shows."""
     return (
-        f"{known.predicted or 'none'} of {format_count(known.jobs, 'job')} took at most {two_digits(known.width)} "
-        "times as long "
-        f"or as short as calculated from the other jobs, so this holds for "
-        f"{shown_share(known.predicted, known.jobs):.0%} of "
-        "such jobs or more"
+        f"{known.predicted or 'none'} of {format_count(known.jobs, 'job')} came within a factor of "
+        f"{two_digits(known.width)} of the time calculated from the other jobs, which shows it for "
+        f"{shown_share(known.predicted, known.jobs):.0%} of such jobs or more"
     )
 
 
@@ -189,8 +186,9 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     least, most = (f"×{two_digits(cases[at]['estimate'])}" for at in (0, -1))
     sure = [case for case in cases if not pd.isna(case["low"])]
     inside = sum(case["low"] <= 1 <= case["high"] for case in sure)
-    title = [f"{inside or 'none'} of {format_count(len(sure), 'whole job')} took as long as derived, within the "
-             "interval"]
+    title = [
+        f"{inside or 'none'} of {format_count(len(sure), 'whole job')} took as long as derived, within the interval"
+    ]
     title = title if sure else []
     title += [f"measured times are {join_words(list(dict.fromkeys([least, most])), 'to')} the derived times"]
     sums = parts_coverage(evidence.data)
@@ -206,14 +204,11 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             alt_text(rows),
         ),
         ["The same method gives the times of published trainings whose own step was not timed: operations over the "
-         "best "
-         "rate, corrected by whole jobs.",
+         "best rate, corrected by whole jobs.",
          *([f"By {inside} of {len(sure)}, the interval is right for {shown_share(inside, len(sure)):.0%} of such jobs "
-            "or "
-            "more."] if inside else []),
+            "or more."] if inside else []),
          *([f"The sum of a job's parts, each timed alone before, is off by {as_percent(float(np.median(parts)))} in "
-            "the "
-            f"median and {as_percent(float(parts.max()))} at most."
+            f"the median and {as_percent(float(parts.max()))} at most."
             + (f" Corrected: {coverage_text(sums)}." if sums else "")]
            if len(parts) else []),
          *_step_sentences(records(evidence.quantity(STEP_CHECK)))],

@@ -26,8 +26,7 @@ _NET = ["data", "model", "epochs", "dtype", "backend", "threads"]
 _NEXT_TO_NOTHING = 1e-3
 _RATES = (
     "The learning rate is fixed, linear in the batch, or tuned: the best of several for each batch, chosen on a "
-    "separate "
-    "validation set."
+    "separate validation set."
 )
 
 

@@ -96,8 +96,7 @@ def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     if unknown:
         says.append(
             f"A 99th percentile needs {LEAST_SAMPLES} requests; {join_words([title(str(model)) for model in unknown])} "
-            "answered "
-            "fewer, because slow models answer few in the same seconds."
+            "answered fewer, because slow models answer few in the same seconds."
         )
     if has_gpu(cases):
         cpu = {str(case["model"]): float(case["estimate"]) for case in cases if case["device"] == "cpu"}
@@ -136,15 +135,18 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     lows = [low for case in cases if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
     says = (
-        [f"The gain is certain for {surely or 'none'} of {format_count(len(lows), 'model')}: the whole interval lies "
-         "above 1."]
+        [
+            f"The gain is certain for {surely or 'none'} of {format_count(len(lows), 'model')}: the whole "
+            "interval lies above 1."
+        ]
         if lows
         else []
     )
     if eight:
         gained = ratios(eight.values(), "as fast")
-        says += filled_texts([sentence("In 8-bit whole numbers, models answer {gain} as in float32, both in ONNX "
-                                       "Runtime.", gain=gained)])
+        says += filled_texts(
+            [sentence("In 8-bit whole numbers, models answer {gain} as in float32, both in ONNX Runtime.", gain=gained)]
+        )
     entries = []
     for case in cases:
         key = (case["model"], case["device"])
@@ -205,8 +207,7 @@ def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             name, str(title),
             bar_chart(table, "share", "case", "share used (%)", hue="of"),
             f"● measured on {view.name}, one text at a time; the table has the intervals of the rates. Bandwidth: only "
-            "for "
-            "models that are too large for caches.",
+            "for models that are too large for caches.",
             "; ".join(f"{row['case']}: {two_digits(row['share'])}% {row['of']}" for row in bars),
         ),
         [*impossible_results((share for _, share in peaks if share.whole not in PEAK), view.name),

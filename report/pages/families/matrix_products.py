@@ -184,11 +184,10 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for dtype in formats
         for point in line_points(row_dicts(table[(table["backend"] == name) & (table["dtype"] == dtype)]), "n", 1e9)
     ]
-    for case in records(_peaks(view, device, most)):
-        level = {"dtype": case["dtype"], "library": _PEAK, "y": float(case["estimate"]) / 1e9}
-        sizes = sorted({row["x"] for row in rows if row["dtype"] == case["dtype"]})
-        rows += [{**level, "x": size, "low": None, "high": None} for size in sizes]
-    wide = max(row["y"] for row in rows) > 20 * min(row["y"] for row in rows)
+    peaks = {str(case["dtype"]): float(case["estimate"]) / 1e9 for case in records(_peaks(view, device, most))}
+    peaks = {dtype: peak for dtype, peak in peaks.items() if dtype in formats}
+    rates = [row["y"] for row in rows]
+    wide = max(*rates, *peaks.values()) > 20 * min(rates)
     on = f"{format_count(most, 'thread')} of {view.name}" if most else view.device_name(device)
     bests = {
         str(case["dtype"]): case
@@ -201,7 +200,7 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             name,
             str(title),
             line_chart(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
-                       log=(True, wide)),
+                       levels={_PEAK: peaks}, log=(True, wide)),
             f"● measured on {on}. {BARS}. Measured peak: multiply-adds of numbers in registers.",
             "; ".join(f"{dtype}: {with_unit(case['estimate'], 'FLOP/s')} with {case['detail']}"
                       for dtype, case in bests.items()),

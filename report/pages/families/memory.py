@@ -213,8 +213,9 @@ def _latency_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     walk = [row for row in rows if row["device"] == rows[0]["device"]]
     near, far = ({**walk[at], "estimate": walk[at]["y"]} for at in (0, -1))
     title = sentence(
-        "A load takes {near} from the first cache and {far} from main memory" if near != far else
-        "A load from main memory takes {near}",
+        "A load takes {near} from the first cache and {far} from main memory"
+        if near != far
+        else "A load from main memory takes {near}",
         "This run does not show how long a load takes",
         near=amounts([near], lambda value: f"{two_digits(value)} ns"),
         far=amounts([far], lambda value: f"{two_digits(value)} ns"),

@@ -100,8 +100,10 @@ def _spread_title(most: Any) -> Sentence:
         parts.append("the order of addition within an entry changes it by up to {sum} units in the last place")
         units["sum"] = most["summation"]
     if not parts:
-        parts, units = ["Another way of computing changes an entry by up to {any} units in the last "
-                        "place"], {"any": most.max()}
+        parts, units = (
+            ["Another way of computing changes an entry by up to {any} units in the last place"],
+            {"any": most.max()},
+        )
     return sentence(
         capitalize("; ".join(parts)), **{name: _exact_place(value, _format_ulp) for name, value in units.items()}
     )

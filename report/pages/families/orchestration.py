@@ -113,8 +113,7 @@ def _iteration_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name, str(title), bar_chart(pd.DataFrame(bars), "ms", "case", "ms of an iteration", "of", stacked=True),
             f"● measured on {view.name}, {model_and_batch(longest)}{gpu_suffix(str(longest['device']))}: medians; the "
-            "table has "
-            "their intervals.",
+            "table has their intervals.",
             "; ".join(f"{row['case']}, {row['of']}: {two_digits(row['ms'])} ms" for row in bars),
         ),
         ["An iteration of the loop prepares one batch and trains on it.",
@@ -165,8 +164,7 @@ def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         label = f"{model_and_batch(job)}, {format_count(int(job['ranks']), 'rank')}{gpu_suffix(str(job['device']))}"
         entries.append((label, percent_case(job), [format_estimate(talk, "1") if talk else ""]))
     says = ["A rank is a process that trains on its own batch, on its own core or GPU; after every step all ranks "
-            "average "
-            "their gradients."]  # fmt: skip
+            "average their gradients."]  # fmt: skip
     if talks:
         says += filled_texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
     ranks = join_words(sorted({str(int(case["ranks"])) for case in cases}), "or")

@@ -66,7 +66,6 @@ def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     most = int(cases[0]["threads"])
     rows = [estimate_row(str(case["label"]), case, "1", text=f"×{format_rough(case['estimate'])}") for case in cases]
     title = _gain_title(cases, most)
-    unsure = sum(not (as_number(case).low or 0) > 1 for case in cases)
     yield Exhibit(
         Chart(
             name,
@@ -76,9 +75,7 @@ def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             f"● measured on {view.name}. {BARS}.",
             alt_text(rows),
         ),
-        ["Triad reads two arrays from main memory and writes a third; training is in PyTorch, float32.",
-         *([f"In {unsure} of {format_count(len(cases), 'kind')} of work no gain is certain: the interval includes "
-            "1."] if unsure else [])],
+        ["Triad reads two arrays from main memory and writes a third; training is in PyTorch, float32."],
         Table(
             ["Work", "Gain"],
             [[str(case["label"]), format_estimate(case, "")] for case in cases],
@@ -90,16 +87,23 @@ def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 
 def _gain_title(cases: list[dict[str, Any]], most: int) -> Sentence:
-    """Return a title with the largest and the smallest gain, among gains whose interval lies above 1."""
+    """Return a title with the largest and the smallest certain gain, and the kinds of work without a certain gain.
+
+    A gain is certain if its interval lies above 1.
+    """
+    otherwise = f"This run does not show what {format_count(most, 'core')} gain over one"
     certain = [case for case in cases if (as_number(case).low or 0) > 1]
-    ends = list({str(case["label"]): case for case in (certain[-1], certain[0])}.items()) if certain else []
-    gains = join_words([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
+    if not certain:
+        return sentence(otherwise)
+    ends = list({format_rough(case["estimate"]): case for case in (certain[0], certain[-1])}.values())[::-1]
+    gains = join_words([f"{case['label']} {{gain{at}}}" for at, case in enumerate(ends)])
+    unsure = [str(case["label"]) for case in cases if case not in certain]
+    rest = join_words(unsure, "or") if len(unsure) < 3 else f"{len(unsure)} of {len(cases)} kinds of work"
     return sentence(
         f"{format_count(most, 'core')} run {gains} as one core"
-        if ends
-        else f"This run does not show what {format_count(most, 'core')} gain over one",
-        f"This run does not show what {format_count(most, 'core')} gain over one",
-        **{f"gain{at}": ratios([as_number(case)], "as fast", words=format_rough) for at, (_, case) in enumerate(ends)},
+        + (f"; no gain is certain for {rest}" if unsure else ""),
+        otherwise,
+        **{f"gain{at}": ratios([as_number(case)], "as fast", words=format_rough) for at, case in enumerate(ends)},
     )
 
 
@@ -164,8 +168,7 @@ def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             line_chart(pd.DataFrame(rows), "x", "y", "device",
                        axis=("different paths in a group of 32", "time over that of one path")),
             f"● measured on {view.name}. The CPU: one core, by vectors with masks or one element at a time, whichever "
-            "is "
-            f"faster. {BARS}.",
+            f"is faster. {BARS}.",
             "; ".join(f"{case['paths']} paths{device_suffix(view, str(case['device']))}: {two_digits(case['estimate'])}"
                       for case in cases),
         ),
@@ -191,9 +194,7 @@ def _sustained_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     ]
     lost = [share for case in cases if (share := as_share(case)).low is not None and share.low > 0]
     title = sentence(
-        "Minutes of load cost up to {share} of the rate"
-        if lost
-        else "Minutes of load cost nothing for certain",
+        "Minutes of load cost up to {share} of the rate" if lost else "Minutes of load cost nothing for certain",
         "This run does not show what minutes of load cost",
         **({"share": shares(lost, most=True)} if lost else {}),
     )

@@ -70,8 +70,11 @@ def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
     best = {kind: [job["most"]["estimate"] for job in jobs if job["training"] is kind] for kind in (True, False)}
     most = "at most " if any(job["machines"] > 1 for job in jobs if job["training"]) else ""
     kinds = [f"{most}{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
-    kinds += [f"{format_range(best[False], two_digits)}{'' if kinds else ' server processors'} in "
-              "inference"] if best[False] else []
+    kinds += (
+        [f"{format_range(best[False], two_digits)}{'' if kinds else ' server processors'} in inference"]
+        if best[False]
+        else []
+    )
     slow, fast = (join_words(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
     rounds = join_words(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
     rows = [{"label": capitalize(str(job["job"])), **_range_row(job["least"], job["most"])} for job in jobs]

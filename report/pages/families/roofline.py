@@ -17,7 +17,17 @@ from report.data.gpu_specs import PEAKS, GpuSpecs, gpu_specs
 from report.data.table_rows import row_dicts
 from report.formatting import format_part, join_words, two_digits, with_unit
 from report.pages.chart_rows import alt_text, as_percent, estimate_row, figure_suffix, format_rough, percent_case
-from report.pages.charts import INK, MUTED, Chart, add_legend, estimate_chart, heat_map, is_narrow, line_chart
+from report.pages.charts import (
+    INK,
+    MUTED,
+    Chart,
+    add_legend,
+    estimate_chart,
+    heat_map,
+    is_narrow,
+    line_chart,
+    set_scale,
+)
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, amounts, as_share, filled_texts, ratios, sentence, shares
@@ -106,17 +116,22 @@ def _ceilings(view: View, device: str, threads: int) -> Ceilings:
 def _gpu_roof_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     """Show a CPU's steps below its measured roof, and the rated roofs of GPUs, all in float32.
 
-    The CPU is the one with the most steps; the user's own CPUs come first. The GPUs are those with the lowest, the
-    middle and the highest rated memory bandwidth.
+    The CPU is the one with the most steps. The user's own CPUs come first, then CPUs with narrow intervals of their
+    limits.
     """
     known = [(view, *_steps_below_ceilings(view, "cpu")) for view in evidence.views]
-    known = [(view, steps[steps["dtype"] == ROOF_FORMAT], ceilings) for view, steps, ceilings in known if len(steps)]
-    view, steps, ceilings = max(known, key=lambda cpu: (cpu[0].own, len(cpu[1])), default=(None, pd.DataFrame(), {}))
+    known = [
+        (view, steps[steps["dtype"] == ROOF_FORMAT], ceilings[ROOF_FORMAT])
+        for view, steps, ceilings in known
+        if ROOF_FORMAT in ceilings
+    ]
+    view, steps, roof = max(
+        known, key=lambda cpu: (cpu[0].own, _is_precise(cpu[2]), len(cpu[1])), default=(None, pd.DataFrame(), {})
+    )
     chips = _spread_gpus(evidence)
     if view is None or not len(steps) or not chips:
         return
     roofs = {chip.name: _roof(chip.figures[_PEAK], chip.figures[_BANDWIDTH]) for chip in chips}
-    roof = ceilings[ROOF_FORMAT]
     above = {name: [Number(chip.figures[figure] / roof[name], *(chip.figures[figure] / roof[end] for end in ends))
                     for chip in chips]
              for name, figure, ends in (("bandwidth", _BANDWIDTH, ("bandwidth_high", "bandwidth_low")),
@@ -135,9 +150,8 @@ def _gpu_roof_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             str(title),
             _draw_roofline(steps, {ROOF_FORMAT: roof}, roofs),
             f"{measured} dots and solid line: measured on {view.name}. {documented} other lines: GPUs by their makers' "
-            f"data sheets, with the lowest, the middle and the highest memory bandwidth, in {ROOF_FORMAT} without "
-            "matrix "
-            f"units. {BARS}.",
+            f"data sheets, with the lowest, a middle and the highest memory bandwidth, in {ROOF_FORMAT} without "
+            f"matrix units. {BARS}.",
             f"Measured on {view.name}: {with_unit(roof['bandwidth'], 'B/s')}, {with_unit(roof['peak'], 'FLOP/s')}; "
             + "; ".join(f"{name}: {memory}, {peak}" for name, memory, peak in rated),
         ),
@@ -149,16 +163,27 @@ def _gpu_roof_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
 
 
 def _spread_gpus(evidence: Evidence) -> list[GpuSpecs]:
-    """Return the GPUs with the lowest, the middle and the highest rated bandwidth, among GPUs with both ratings."""
+    """Return the GPUs with the lowest and the highest rated bandwidth, and the GPU nearest to their geometric mean."""
     if evidence.data is None:
         return []
     chips = [chip for chip in gpu_specs(evidence.data.reference) if {_BANDWIDTH, _PEAK} <= set(chip.figures)]
     chips.sort(key=lambda chip: chip.figures[_BANDWIDTH])
-    chosen = list({chip.id: chip for chip in (*chips[:1], *chips[len(chips) // 2 :][:1], *chips[-1:])}.values())
+    if not chips:
+        return []
+    rates = [chip.figures[_BANDWIDTH] for chip in chips]
+    middle = min(chips, key=lambda chip: abs(math.log(chip.figures[_BANDWIDTH] ** 2 / (rates[0] * rates[-1]))))
+    chosen = list({chip.id: chip for chip in (chips[0], middle, chips[-1])}.values())
     for chip in chosen:
         for figure in (_BANDWIDTH, _PEAK):
             evidence.data.entry(f"{chip.id}.{figure}")
     return chosen
+
+
+def _is_precise(roof: Mapping[str, float]) -> bool:
+    """True if the intervals of peak and bandwidth are narrow."""
+    return all(
+        Number(roof[name], roof[f"{name}_low"], roof[f"{name}_high"]).is_narrow for name in ("peak", "bandwidth")
+    )
 
 
 def _roof(peak: float, bandwidth: float) -> dict[str, float]:
@@ -189,11 +214,9 @@ def _roofline_exhibit(view: View, device: str, name: str, table: pd.DataFrame, c
             "; ".join(f"{row[0]}: {row[2]} at {row[1]}, {row[3]} of the limit" for row in rows),
         ),
         [f"Slope and level meet at {join_words(balances)}. Memory limits work with fewer operations for each byte; "
-         "arithmetic "
-         "limits other work.",
+         "arithmetic limits other work.",
          *([f"{format_part(cached, len(reached), 'steps', 'runs', 'run')} faster than main memory allows, because "
-            "caches "
-            "hold a part of the data."] if cached else [])],
+            "caches hold a part of the data."] if cached else [])],
         Table(["Step", "Operations for each byte", "Rate", "Of the limit"], rows, "lrrr",
               f"Whole steps on {view.device_name(device)}"),
         ["G01"],
@@ -238,7 +261,8 @@ def _draw_roofline(table: pd.DataFrame, ceilings: Ceilings, rated: Ceilings | No
         figure = chart(width)
         panels = list(dict.fromkeys(table["dtype"]))
         balances = [roof["balance"] for roof in (*(ceilings[dtype] for dtype in panels), *(rated or {}).values())]
-        top = max(roof["peak"] for roof in (*ceilings.values(), *(rated or {}).values())) / 1e9
+        peaks = [roof["peak"] / 1e9 for roof in (*ceilings.values(), *(rated or {}).values())]
+        set_scale(figure.axes[0], "y", [*table["rate"], *peaks], True, width)
         first, last = min([*table["x"], *balances]) / 1.6, max([*table["x"], *balances]) * 1.6
         for axes, dtype in zip(figure.axes, panels, strict=False):
             roof = ceilings[dtype]
@@ -249,7 +273,6 @@ def _draw_roofline(table: pd.DataFrame, ceilings: Ceilings, rated: Ceilings | No
                 ys = np.minimum(xs * other["bandwidth"], other["peak"]) / 1e9
                 axes.plot(xs, ys, color=MUTED, linewidth=1.4, linestyle=lines[name], zorder=1)
             axes.set_xlim(first, last)
-            axes.set_ylim(top=top * 1.4)
             for number, row in enumerate(named, start=1):
                 if row["dtype"] == dtype:
                     axes.annotate(str(number), (row["x"], row["rate"]), xytext=(0, 5), textcoords="offset points",
@@ -259,7 +282,9 @@ def _draw_roofline(table: pd.DataFrame, ceilings: Ceilings, rated: Ceilings | No
         ]
         labels = [f"{number}: {_step_label(row, len(panels) > 1)}" for number, row in enumerate(named, start=1)]
         handles += [Line2D([], [], linestyle="none", label=label) for label in labels]
-        figure.set_figheight(figure.get_figheight() + 0.22 * len(handles) / (1 if is_narrow(width) else 2))
+        figure.set_figheight(
+            figure.get_figheight() + 0.22 * len(handles) / (1 if is_narrow(width) else 2) + 0.5 * bool(rated)
+        )
         add_legend(figure, handles, width, "outside lower left")
         return figure
 

@@ -69,8 +69,7 @@ def _load_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     served = {str(case["service"]) for case in cases}
     what = [description for service, description in WHAT.items() if service in served]
     says = [" ".join(["Requests arrive at random times and do not wait for earlier answers. The figure shows the time "
-                      "within "
-                      "which 99% of them are answered.", *what])]  # fmt: skip
+                      "within which 99% of them are answered.", *what])]  # fmt: skip
     for failure in failed:
         at = _format_rate(failure["requests_per_s"])
         late = f"of the requests to the {_service_name(failure)} got no right answer in time."
@@ -88,7 +87,7 @@ def _load_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             f"The clients ran on the server's own cores and took up to {client_text} of their time."
             if client_text
             else "The clients ran on the server's own cores; the system reported more of their time than these cores "
-                 "have."
+            "have."
         )
     yield Exhibit(
         Chart(

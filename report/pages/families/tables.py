@@ -222,6 +222,5 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 FAMILY = Family(
     "tables", "Work on tables",
     "How many rows a second does each library filter, group, join, sort and parse, and how long does it take to fit "
-    "boosted "
-    "trees?", show,
+    "boosted trees?", show,
 )  # fmt: skip

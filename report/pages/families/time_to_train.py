@@ -65,9 +65,7 @@ def _published_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     cases = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda case: case["estimate"])
     if not cases:
         return
-    rows = [
-        estimate_row(case["run"], case, "h", text=format_hours(case["estimate"]), tier="derived") for case in cases
-    ]
+    rows = [estimate_row(case["run"], case, "h", text=format_hours(case["estimate"]), tier="derived") for case in cases]
     long = sum(case["estimate"] > _DAY for case in cases)
     nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda case: case["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
@@ -119,8 +117,11 @@ def _method_sentences(view: View, device: str, own: int, times: int) -> Iterable
     if own:
         yield (
             f"{own} of {times} times come from the training's own step, timed here: samples over samples per second."
-            + (f" We tested such sums on whole jobs and corrected them: "
-               f"{coverage_text(sums)}." if sums else uncorrected)
+            + (
+                f" We tested such sums on whole jobs and corrected them: {coverage_text(sums)}."
+                if sums
+                else uncorrected
+            )
         )
     if own < times:
         yield (
@@ -128,8 +129,7 @@ def _method_sentences(view: View, device: str, own: int, times: int) -> Iterable
             "a small model of the training's kind trains here."
             + (
                 f" We tested this estimate on whole jobs and corrected it: {coverage_text(line)}. For a training "
-                "larger "
-                "than all jobs, the interval is a range of models, not a measurement."
+                "larger than all jobs, the interval is a range of models, not a measurement."
                 if line
                 else uncorrected
             )
@@ -168,8 +168,7 @@ def _whole_job_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             alt_text(rows),
         ),
         ["A job's name gives its data and its model. It ends when the model reaches the declared accuracy on samples "
-         "that it "
-         "was not trained on."],
+         "that it was not trained on."],
         Table(["Job", "Format", "Time", "Between", "By its parts"], lines, "llrrr",
               "Whole jobs, and the sum of their parts, each timed alone before").without_empty_columns(),
         heading=title,

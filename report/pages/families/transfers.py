@@ -200,7 +200,7 @@ def _crossover_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     cases = records(view.quantity("offload.speedup", **PLAIN, **USUAL, baseline="node"))
     cases = [case for op in OPS for case in cases
              if case["op"] == op and (op != "gemm" or case["m"] == case["n"] == case["k"])]  # fmt: skip
-    if not cases:
+    if len({(case["op"], case["size"]) for case in cases}) < 2:
         return
     table = pd.DataFrame(
         {**point, "op": OPS[str(case["op"])]} for case in cases for point in line_points([case], "size", 1.0, KILO)
@@ -226,8 +226,7 @@ def _crossover_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             line_chart(table, "x", "y", "op", axis=("data of a request, to the GPU and back, kB",
                                                     "CPU time over GPU time"), levels={"equal": 1.0}),
             f"● measured on {view.name}, float32, copies from and to pinned host memory included; the CPU by its "
-            "fastest "
-            f"library. Above the line the GPU answers sooner, below it the CPU. {BARS}.",
+            f"fastest library. Above the line the GPU answers sooner, below it the CPU. {BARS}.",
             "; ".join(f"{case['op']}, {two_digits(case['x'])} kB: "
                       f"×{two_digits(case['y'])}" for case in row_dicts(table)),
         ),
