@@ -343,7 +343,7 @@ def line_chart(
     table: a row per point. If it has the columns low and high, bars are drawn between them; if it has the column
     one_round, points with True in this column are hollow.
     axis: labels of the x axis and the y axis.
-    levels: heights of horizontal lines, by the name to print at the line; a height for all panels, or a height by panel.
+    levels: heights of horizontal lines, by the name to print at the line; one for all panels, or one by panel.
     log: True makes an axis logarithmic; first the x axis, then the y axis.
     joined: False draws points without lines, for data where values between two points mean nothing.
     regions: names and upper ends of ranges along x to shade, from the lowest range to the highest.

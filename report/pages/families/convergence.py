@@ -162,9 +162,7 @@ def _spread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             f"convergence-spread-{name}",
-            f"Larger batches make accuracy steadier in {_count_networks(less, len(passes))} and less steady in "
-            f"{_count_networks(more, len(passes))}" if less or more else
-            "Larger batches make accuracy neither certainly steadier nor certainly less steady",
+            _spread_title(more, less, len(passes)),
             line_chart(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
             f"{format_count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate "
@@ -176,6 +174,15 @@ def _spread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         _slope_table(passes, updates, "Spread of accuracy"),
         ["G13"],
     )  # fmt: skip
+
+
+def _spread_title(more: int, less: int, total: int) -> str:
+    """Return a title on how many of `total` networks get a larger or smaller spread; the larger count comes first."""
+    if not more and not less:
+        return "Larger batches make accuracy neither certainly steadier nor certainly less steady"
+    first, second = sorted(((more, "less steady"), (less, "steadier")), reverse=True)
+    rest = f" and {second[1]} in {second[0] or 'none'}" if total > 1 else ""
+    return f"Larger batches make accuracy {first[1]} in {_count_networks(first[0], total)}{rest}"
 
 
 def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:

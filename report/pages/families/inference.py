@@ -59,8 +59,8 @@ def _budget_sentences(cases: Iterable[Mapping[str, Any]]) -> list[str]:
         budget = next((at for at in BUDGETS if high is not None and 1e3 * high < at), None)
         if budget:
             names.setdefault(budget, []).append(title(str(case["model"])))
-    parts = [f"within {at} ms {join_words(names[at])}" for at in BUDGETS if at in names]
-    return [f"Certainly {'; '.join(parts)}."] if parts else []
+    parts = [f"{join_words(names[at])} within {at} ms" for at in BUDGETS if at in names]
+    return [f"By name: {'; '.join(parts)}."] if parts else []
 
 
 def _groups(cases: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -134,13 +134,9 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     eight = {(case["model"], case["device"]): case for case in small}
     lows = [low for case in cases if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
+    models = format_count(len(lows), "model")
     says = (
-        [
-            f"The gain is certain for {surely or 'none'} of {format_count(len(lows), 'model')}: the whole "
-            "interval lies above 1."
-        ]
-        if lows
-        else []
+        [f"The gain is certain, with the whole interval above 1, for {surely or 'none'} of {models}."] if lows else []
     )
     if eight:
         gained = ratios(eight.values(), "as fast")
@@ -232,8 +228,8 @@ def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
                 return filled_texts([sentence(
-                    f"{slow['model']} in {slow['dtype']} reads {{read}} tokens/s and writes {{wrote}}: a written token "
-                    "takes {ratio} as one that is read.",
+                    f"{slow['model']} in {slow['dtype']} reads {{read}} tokens/s and writes {{wrote}}: writing a "
+                    "token takes {ratio} as reading one.",
                     read=amounts([fast]), wrote=amounts([slow]), ratio=ratios([divide_cases(fast, slow)], "as long"),
                 )])  # fmt: skip
     return []
