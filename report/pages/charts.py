@@ -43,7 +43,8 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 # a page, and 12 pixels high on a phone whose screen is 360 pixels wide.
 # ROW: height of a row in a figure, in inches. SHORTEST: least height, which the texts around a single row need.
 WIDE, NARROW = 6.8, 3.6
-ROW, SHORTEST = 0.3, 1.7
+# CHARACTER: about the width of a character in a tick label, in inches.
+ROW, SHORTEST, CHARACTER = 0.3, 1.7, 0.075
 # Distances between ticks, up to a power of ten. On a logarithmic axis over fewer than SHORT_DECADES decades, ticks are
 # equally far apart in value.
 ROUND_STEPS, SHORT_DECADES = (1, 2, 2.5, 5, 10), 0.6
@@ -194,12 +195,18 @@ def estimate_chart(
 
 
 def _name_ticks(axes: Axes, ticks: Mapping[float, str], width: float) -> None:
-    """Label the named positions within the limits of the x axis, as many as fit."""
+    """Label the named positions within the limits of a logarithmic x axis, as many as fit."""
     low, high = axes.get_xlim()
-    shown = [place for place in ticks if low <= place <= high]
-    if shown:
-        chosen = shown[:: -(-len(shown) // (4 if is_narrow(width) else 7))]
-        axes.set_xticks(chosen, [ticks[place] for place in chosen])
+    # Labels and texts at the end of rows leave about this width for the axis, in inches; a character takes CHARACTER.
+    room = width * (0.17 if is_narrow(width) else 0.4)
+    chosen: dict[float, str] = {}
+    end = -np.inf
+    for place, name in ticks.items():
+        middle, half = room * np.log(place / low) / np.log(high / low), CHARACTER * (len(name) + 1) / 2
+        if low <= place <= high and middle - half > end:
+            chosen[place], end = name, middle + half
+    if chosen:
+        axes.set_xticks(list(chosen), list(chosen.values()))
 
 
 def fit_line(text: str, width: float) -> str:

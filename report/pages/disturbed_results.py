@@ -50,6 +50,6 @@ def repeat_sentence(data: Dataset) -> str:
     if not measured:
         return ""
     return (
-        f"{format_part(quiet, measured, 'rounds', 'replaces', 'replace')} a first attempt: measured again at the end of a "
-        "run, because other work had disturbed half or more of the samples, and quiet then."
+        f"{format_part(quiet, measured, 'rounds', 'replaces', 'replace')} a first attempt: measured again at the end "
+        "of a run, because other work had disturbed half or more of the samples, and quiet then."
     )

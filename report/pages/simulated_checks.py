@@ -227,7 +227,8 @@ def _looks_exhibit(table: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated-looks",
-            f"In simulations, results judged {_scheme(demand[0])} are decided in {shares[0]} of trials, in {mean} rounds on "
+            f"In simulations, results judged {_scheme(demand[0])} are decided in {shares[0]} of trials, in {mean} "
+            "rounds on "
             f"average; {fixed[0]['looks'][0]} rounds of every result decide {shares[1]}",
             estimate_chart(rows, "results that are decided (%)", log=False),
             f"Simulated: {table[0]['trials']:,} results for each row, whose distances to the threshold are spread "
@@ -271,7 +272,8 @@ def _sessions_exhibit(table: list[Record]) -> Exhibit:
             "checks-simulated-sessions",
             f"In simulations, intervals with the spread between sessions miss the true value on one side in at most "
             f"{100 * most['included']:.2f}% of trials, and without it in up to {100 * most['without']:.1f}%",
-            estimate_chart(rows, "intervals that miss the true value on one side, in the worst setting (%)", [100 * RARE],
+            estimate_chart(rows, "intervals that miss the true value on one side, in the worst setting "
+                                 "(%)", [100 * RARE],
                            "the intended maximum", log=False),
             f"Simulated: {table[0]['trials']:,} intervals in each of {len(table)} settings. Bars: intervals of the "
             "simulation.",

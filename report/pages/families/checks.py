@@ -205,8 +205,8 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         ),
         ["The same method gives the times of published trainings whose own step was not timed: operations over the "
          "best rate, corrected by whole jobs.",
-         *([f"{inside} of {len(sure)} shows that the interval is right for {shown_share(inside, len(sure)):.0%} of such jobs "
-            "or more."] if inside else []),
+         *([f"{inside} of {len(sure)} shows that the interval is right for {shown_share(inside, len(sure)):.0%} of "
+            "such jobs or more."] if inside else []),
          *([f"The sum of a job's parts, each timed alone before, is off by {as_percent(float(np.median(parts)))} in "
             f"the median and {as_percent(float(parts.max()))} at most."
             + (f" Corrected: {coverage_text(sums)}." if sums else "")]

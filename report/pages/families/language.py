@@ -95,7 +95,7 @@ def _decode_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "; ".join(f"{row['case']}: {two_digits(row['rate'])} {row['of']}" for row in bars),
         ),
         [*filled_texts(_format_gains(cases)), *_runtime_sentences(cases), *filled_texts(_core_gains(points)),
-         *unmeasured_sentences(view, device, EXPERIMENT, "point"),
+         *unmeasured_sentences(view, device, EXPERIMENT, "measurement"),
          "The files have the public models' exact shapes with random weights, which do not change the speed."],
         Table(["Model", "Format", "Runtime", "Threads", "Written", "Of the bandwidth", "Error"], lines, "lllrrrr",
               f"Tokens written on {view.device_name(device)}; error of the logits"),

@@ -103,7 +103,7 @@ def _iteration_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             title = sentence(
                 f"Worker processes cut the wait for {SOURCES[str(longest['source'])]} from {{before}} of an iteration "
                 "to "
-                "{{after}}; it then takes {{ratio}} as with batches in place",
+                "{after}; an iteration then takes {ratio} as with batches in place",
                 str(title),
                 before=waits,
                 after=shares([best]),
