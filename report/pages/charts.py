@@ -224,12 +224,12 @@ def wrap_text(text: str, room: int) -> str:
     return "\n".join(textwrap.wrap(text, room))
 
 
-def add_legend(figure: Figure, handles: Sequence[Any], width: float, place: str = "outside upper left") -> None:
-    """Add a legend outside the axes, with as many columns as fit; a single column on a phone."""
+def add_legend(figure: Figure, handles: Sequence[Any], width: float, below: bool = False) -> None:
+    """Add a legend above or below the axes, with as many columns as fit; a single column on a phone."""
     # Each column needs 0.7 inches for its marker and a gap, and 0.08 inches per character in the longest label.
     room = width / (0.7 + 0.08 * max(len(str(handle.get_label())) for handle in handles))
     ncols = 1 if is_narrow(width) else max(1, min(3, len(handles), int(room)))
-    figure.legend(handles=handles, loc=place, ncols=ncols)
+    figure.legend(handles=handles, loc="outside lower left" if below else "outside upper left", ncols=ncols)
 
 
 def _axis_values(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:

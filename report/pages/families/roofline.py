@@ -285,7 +285,7 @@ def _draw_roofline(table: pd.DataFrame, ceilings: Ceilings, rated: Ceilings | No
         figure.set_figheight(
             figure.get_figheight() + 0.22 * len(handles) / (1 if is_narrow(width) else 2) + 0.5 * bool(rated)
         )
-        add_legend(figure, handles, width, "outside lower left")
+        add_legend(figure, handles, width, below=True)
         return figure
 
     return draw
