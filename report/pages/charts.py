@@ -20,7 +20,15 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import (
+    FixedFormatter,
+    FixedLocator,
+    FuncFormatter,
+    LogLocator,
+    MaxNLocator,
+    NullFormatter,
+    NullLocator,
+)
 
 from report.formatting import format_exact, format_number
 from report.pages.control_characters import remove_invisible
@@ -43,11 +51,9 @@ FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 
 # a page, and 12 pixels high on a phone whose screen is 360 pixels wide.
 # ROW: height of a row in a figure, in inches. SHORTEST: least height, which the texts around a single row need.
 WIDE, NARROW = 6.8, 3.6
-# CHARACTER: about the width of a character in a tick label, in inches.
-ROW, SHORTEST, CHARACTER = 0.3, 1.7, 0.075
-# Distances between ticks, up to a power of ten. On a logarithmic axis over fewer than SHORT_DECADES decades, ticks are
-# equally far apart in value.
-ROUND_STEPS, SHORT_DECADES = (1, 2, 2.5, 5, 10), 0.6
+ROW, SHORTEST = 0.3, 1.7
+# A logarithmic axis over fewer decades has ticks that are equally far apart in value.
+SHORT_DECADES = 0.6
 # Text after an estimate from a single round, which has no interval.
 ONE_ROUND = "one round"
 HOLLOW = f"◇ {ONE_ROUND}, without an interval"
@@ -129,6 +135,7 @@ def estimate_chart(
     lines: Sequence[float] = (),
     line: str = "",
     log: bool | None = None,
+    ends: Sequence[str] = (),
     ticks: Mapping[float, str] | None = None,
 ) -> EstimateDrawing:
     """Return a drawing with a row per case: label, mark, interval and number.
@@ -138,9 +145,12 @@ def estimate_chart(
     (position of a second mark), `one_round` (True for a hollow mark) and `group` (heading above the group's first row).
     axis: axis label.
     lines: the threshold, or both ends of a threshold range.
-    line: name for the threshold or range, to print above the axes.
+    line: name for the threshold or range, to print above it.
     log: True for a logarithmic axis; None adapts the scale to the span of the data.
-    ticks: names of positions along the axis, to print in place of numbers.
+    ends: names for the axis's two directions, to print below it.
+    ticks: text for each place that may have a tick, if the axis is logarithmic; by default, ticks are round numbers.
+
+    An interval that leaves the axis ends in an arrow at its edge.
     """
 
     def draw(width: float) -> Figure:
@@ -152,19 +162,29 @@ def estimate_chart(
         height = sum(sizes)
         figure = Figure(figsize=(width, max(height + 0.85, SHORTEST)))
         axes = figure.add_subplot()
-        ends = _axis_values(table, lines)
-        logarithmic = _needs_log_axis(ends) if log is None else log
+        values = _axis_values(table, lines)
+        logarithmic = _needs_log_axis(values) if log is None else log
+        others = [float(row["other"]) for row in rows if row.get("other") is not None]
+        span = _axis_span(values, [*table["estimate"].dropna(), *others, *lines], logarithmic)
+        set_scale(axes, "x", span, logarithmic, width, ticks)
+        left, right = axes.get_xlim()
         places = np.cumsum(sizes) - [(size - ROW * (at in heads)) / 2 for at, size in enumerate(sizes)]
+        # On a phone, long headings end at the right edge of the axes, and reach above the labels.
+        over_labels = is_narrow(width) and max(map(len, heads.values()), default=0) > room
         for at, head in heads.items():
             above = float(np.cumsum(sizes)[at] - sizes[at] + ROW / 2)
-            axes.text(0.0, above, fit_line(remove_invisible(head), width), transform=axes.get_yaxis_transform(),
-                      va="center",
-                      weight="bold", color=INK)  # fmt: skip
+            axes.text(float(over_labels), above, fit_line(remove_invisible(head), width, 40), va="center",
+                      ha="right" if over_labels else "left", weight="bold", color=INK, in_layout=not over_labels,
+                      transform=axes.get_yaxis_transform())  # fmt: skip
         for place, row in zip(places, rows, strict=True):
             colour = SIDES.get(str(row.get("side", "")), BLUE)
             low, high = row.get("low"), row.get("high")
             if low is not None and high is not None and high > low:
-                axes.plot([low, high], [place, place], color=colour, linewidth=2.6, solid_capstyle="butt", alpha=0.55)
+                axes.plot([max(low, left), min(high, right)], [place, place], color=colour, linewidth=2.6,
+                          solid_capstyle="butt", alpha=0.55)  # fmt: skip
+                for edge, shape, leaves in ((left, "<", low < left), (right, ">", high > right)):
+                    if leaves:
+                        axes.plot([edge], [place], marker=shape, color=colour, markersize=6, clip_on=False)
             marks = [row[name] for name in ("estimate", "other") if row.get(name) is not None]
             tier = ONE_ROUND if row.get("one_round") else str(row.get("tier", "measured"))
             axes.plot(
@@ -185,33 +205,17 @@ def estimate_chart(
         axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
         add_threshold(axes, lines, line, width)
-        set_scale(axes, "x", ends, logarithmic, width)
-        _name_ticks(axes, ticks or {}, width)
-        axes.set_xlabel(axis_label(axis, logarithmic, width))
+        directions = f"\n← {ends[0]}   {ends[1]} →" if ends else ""
+        axes.set_xlabel(axis_label(axis, logarithmic, width) + directions)
         axes.spines["left"].set_visible(False)
         return figure
 
-    return EstimateDrawing(draw, rows, axis, lines, line, log, ticks)
+    return EstimateDrawing(draw, rows, axis, lines, line, log, ends, ticks)
 
 
-def _name_ticks(axes: Axes, ticks: Mapping[float, str], width: float) -> None:
-    """Label the named positions within the limits of a logarithmic x axis, as many as fit."""
-    low, high = axes.get_xlim()
-    # Labels and texts at the end of rows leave about this width for the axis, in inches; a character takes CHARACTER.
-    room = width * (0.17 if is_narrow(width) else 0.4)
-    chosen: dict[float, str] = {}
-    end = -np.inf
-    for place, name in ticks.items():
-        middle, half = room * np.log(place / low) / np.log(high / low), CHARACTER * (len(name) + 1) / 2
-        if low <= place <= high and middle - half > end:
-            chosen[place], end = name, middle + half
-    if chosen:
-        axes.set_xticks(list(chosen), list(chosen.values()))
-
-
-def fit_line(text: str, width: float) -> str:
-    """Shorten text to fit on one line within the axes."""
-    return textwrap.shorten(text, 30 if is_narrow(width) else 56, placeholder=" …")
+def fit_line(text: str, width: float, narrow: int = 30) -> str:
+    """Shorten text to fit on one line. narrow: the most characters on a phone."""
+    return textwrap.shorten(text, narrow if is_narrow(width) else 56, placeholder=" …")
 
 
 def is_narrow(width: float) -> bool:
@@ -243,63 +247,66 @@ def _needs_log_axis(values: Sequence[float]) -> bool:
     return min(values) > 0 and max(values) / min(values) > 8
 
 
-def axis_label(axis: str, logarithmic: bool, width: float, room: int = 0) -> str:
-    """Wrap an axis label, and add "(logarithmic)" if the axis is logarithmic.
+# An axis reaches beyond its marks by at most this factor, or by this many times their span if it is not logarithmic.
+_ROOM_FACTOR, _ROOM_SPANS = 5.0, 1.5
 
-    room: characters in a line; 0 for the whole width of the figure.
+
+def _axis_span(values: Sequence[float], marks: Sequence[float], logarithmic: bool) -> tuple[float, float]:
+    """Return the least and the greatest number on an axis, which need not reach the ends of long intervals.
+
+    values: all numbers. marks: the numbers that must lie on the axis.
     """
-    return wrap_text(f"{axis} (logarithmic)" if logarithmic else axis, room or (34 if is_narrow(width) else 62))
-
-
-def limited_ends(values: Sequence[float], bounds: Sequence[float], logarithmic: bool) -> list[float]:
-    """Return the numbers that an axis must span: all values, and the interval bounds near them.
-
-    Bounds far from all values are moved nearer, so that a very wide interval does not flatten the chart.
-    """
-    low, high = min(values), max(values)
+    low, high = min(marks), max(marks)
     if logarithmic:
-        reach = max((high / low) ** 0.5, 3.0)
-        least, most = low / reach, high * reach
-    else:
-        reach = max(high - low, 0.5 * abs(high))
-        least, most = low - reach, high + reach
-    return [*values, *(min(max(bound, least), most) for bound in bounds)]
+        inside = [value for value in values if low / _ROOM_FACTOR <= value <= high * _ROOM_FACTOR]
+        return min(inside), max(inside)
+    room = _ROOM_SPANS * ((high - low) or abs(high) or 1.0)
+    return max(min(values), low - room), min(max(values), high + room)
 
 
-def mark_cut_intervals(
-    axes: Axes, which: str, places: Iterable[float], intervals: Iterable[tuple[Any, Any]], colour: str
-) -> None:
-    """Draw an arrow at the frame for each interval that goes on beyond it.
-
-    which: "x" if intervals lie along the x axis, else "y".
-    places: each interval's position along the other axis.
-    intervals: lower and upper bounds; None or NaN if unknown.
-    """
-    limits, signs = (axes.get_xlim(), "<>") if which == "x" else (axes.get_ylim(), "v^")
-    for place, bounds in zip(places, intervals, strict=True):
-        for bound, limit, sign, beyond in zip(bounds, limits, signs, (np.less, np.greater), strict=True):
-            if not pd.isna(bound) and beyond(bound, limit):
-                at = (limit, place) if which == "x" else (place, limit)
-                axes.plot(*([value] for value in at), marker=sign, color=colour, markersize=5, linestyle="none",
-                          clip_on=False, zorder=4)  # fmt: skip
+def axis_label(axis: str, logarithmic: bool, width: float) -> str:
+    """Wrap an axis label, and add "(logarithmic)" if the axis is logarithmic."""
+    named = f"{axis} (logarithmic)" if logarithmic else axis
+    return wrap_text(named, 34 if is_narrow(width) else 62)
 
 
 def add_threshold(axes: Axes, lines: Sequence[float], called: str, width: float) -> None:
-    """Draw a threshold as a line, or a range as a band, and print its name `called` above the axes."""
+    """Draw a threshold as a line, or a range as a band, and print its name `called` above it.
+
+    The limits of the axis must be set before.
+    """
     if not len(lines):
         return
     if len(lines) == 2:
         axes.axvspan(*lines, color=GRID, alpha=0.55, linewidth=0, zorder=0)
     for line in lines:
         axes.axvline(line, color=INK, linewidth=1.3, zorder=1)
-    axes.set_title(wrap_text(called, 32 if is_narrow(width) else 60), fontsize=9.5, color=MUTED, weight="normal")
+    places = axes.transAxes.inverted().transform(axes.transData.transform([(line, 0.0) for line in lines]))[:, 0]
+    middle = float(np.clip(places, 0.0, 1.0).mean())
+    # On a phone, labels to the left of the axes leave more room than there is to the right.
+    leftmost, rightmost = (0.0, 0.5) if is_narrow(width) else (0.3, 0.7)
+    side = "left" if middle < leftmost else "right" if middle > rightmost else "center"
+    text = wrap_text(called, 32 if is_narrow(width) else 60)
+    # The layout reserves height for an empty title, because it would shrink the axes to fit a wide name.
+    axes.set_title("\n" * text.count("\n") + " ", fontsize=9.5)
+    axes.set_title(text, loc="center", x=middle, ha=side, fontsize=9.5, color=MUTED, weight="normal").set_in_layout(
+        False
+    )
 
 
-def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, width: float) -> None:
+def set_scale(
+    axes: Axes,
+    which: str,
+    ends: Sequence[float],
+    logarithmic: bool,
+    width: float,
+    ticks: Mapping[float, str] | None = None,
+) -> None:
     """Set the limits and ticks of an axis; tick labels are plain numbers without exponents.
 
     which: "x" or "y".
     ends: numbers that the axis must span.
+    ticks: for a logarithmic axis, text for each place that may have a tick, in ascending order; a subset is printed.
     """
     low, high = min(ends), max(ends)
     limits = axes.set_xlim if which == "x" else axes.set_ylim
@@ -315,7 +322,7 @@ def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, 
         # On an axis over many decades the labels are long, so fewer fit.
         max_ticks = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
         line.set_major_locator(
-            MaxNLocator(3 if is_narrow(width) else 4, steps=ROUND_STEPS)
+            MaxNLocator(3 if is_narrow(width) else 4, steps=_STEPS)
             if decades < SHORT_DECADES
             else LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=max_ticks)
         )
@@ -324,8 +331,26 @@ def set_scale(axes: Axes, which: str, ends: Sequence[float], logarithmic: bool, 
     else:
         pad = (high - low) * 0.08 or abs(high) * 0.1 or 1.0
         limits(0.0 if low >= 0 and low < 0.6 * high else low - pad, high + pad)
-        line.set_major_locator(MaxNLocator(3 if which == "x" and is_narrow(width) else 5, steps=ROUND_STEPS))
+        line.set_major_locator(MaxNLocator(3 if is_narrow(width) else 6, steps=_STEPS))
     line.set_major_formatter(FuncFormatter(lambda value, _at: format_tick(value)))
+    if ticks and logarithmic:
+        inside = _spread_ticks([place for place in ticks if low <= place <= high], high / low, is_narrow(width))
+        line.set_major_locator(FixedLocator(inside))
+        line.set_major_formatter(FixedFormatter([ticks[place] for place in inside]))
+
+
+def _spread_ticks(places: Sequence[float], span: float, narrow: bool) -> list[float]:
+    """Return the ticks on a logarithmic axis that leave room for their texts. span: the largest over the smallest."""
+    gap = span ** (0.6 if narrow else 0.25)
+    spread: list[float] = []
+    for place in places:
+        if not spread or place >= gap * spread[-1]:
+            spread.append(place)
+    return spread
+
+
+# Multiples of a power of ten at which an axis may have its ticks.
+_STEPS = [1, 2, 5, 10]
 
 
 def format_tick(value: float) -> str:
@@ -414,11 +439,13 @@ def line_chart(
         logarithmic = log[1] and min(values) > 0
         intervals = table[[name for name in ("low", "high") if name in table]].astype(float)
         bounds = [bound for bound in intervals.to_numpy().ravel() if np.isfinite(bound)]
-        set_scale(first, "y", limited_ends(values, bounds, logarithmic), logarithmic, width)
+        set_scale(first, "y", _axis_span([*values, *bounds], values, logarithmic), logarithmic, width)
+        flags = (log[0], logarithmic)
+        names = [f"{name} (logarithmic)" if flag else name for name, flag in zip(axis, flags, strict=True)]
         room = 34 if across == 2 or is_narrow(width) else 70
         for at, axes in enumerate(grid[: len(panels)]):
-            axes.set_xlabel(axis_label(axis[0], log[0], width, room) if at + across >= len(panels) else "")
-            axes.set_ylabel("" if at % across else axis_label(axis[1], logarithmic, width, 26))
+            axes.set_xlabel(wrap_text(names[0], room) if at + across >= len(panels) else "")
+            axes.set_ylabel("" if at % across else wrap_text(names[1], 26))
             _shade_regions(axes, regions)
             shown = table[table[panel] == panels[at]] if panel else table
             if {"low", "high"} <= set(shown):
@@ -442,6 +469,24 @@ def line_chart(
         return figure
 
     return draw
+
+
+def mark_cut_intervals(
+    axes: Axes, which: str, places: Iterable[float], intervals: Iterable[tuple[Any, Any]], colour: str
+) -> None:
+    """Draw an arrow at the frame for each interval that goes on beyond it.
+
+    which: "x" if intervals lie along the x axis, else "y".
+    places: each interval's position along the other axis.
+    intervals: lower and upper bounds; None or NaN if unknown.
+    """
+    limits, signs = (axes.get_xlim(), "<>") if which == "x" else (axes.get_ylim(), "v^")
+    for place, bounds in zip(places, intervals, strict=True):
+        for bound, limit, sign, beyond in zip(bounds, limits, signs, (np.less, np.greater), strict=True):
+            if not pd.isna(bound) and beyond(bound, limit):
+                at = (limit, place) if which == "x" else (place, limit)
+                axes.plot(*([value] for value in at), marker=sign, color=colour, markersize=5, linestyle="none",
+                          clip_on=False, zorder=4)  # fmt: skip
 
 
 def _shade_regions(axes: Axes, regions: Sequence[tuple[str, float]]) -> None:
@@ -497,7 +542,7 @@ def bar_chart(
         axes.grid(visible=False, axis="y")
         total = shown.groupby(y, observed=True)[x].sum() if stacked else shown[x]
         axes.set_xlim(0, float(total.max()) * 1.05 or 1)
-        axes.xaxis.set_major_locator(MaxNLocator(3 if is_narrow(width) else 5, steps=ROUND_STEPS))
+        axes.xaxis.set_major_locator(MaxNLocator(3 if is_narrow(width) else 6, steps=_STEPS))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _at: format_tick(value)))
         axes.set_xlabel(axis_label(axis, False, width))
         axes.spines["left"].set_visible(False)

@@ -19,6 +19,7 @@ class EstimateDrawing:
     lines: Sequence[float]
     line: str
     log: bool | None
+    ends: Sequence[str] = ()
     ticks: Mapping[float, str] | None = None
 
     def __call__(self, width: float) -> Figure:

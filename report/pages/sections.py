@@ -119,7 +119,7 @@ def _merged_drawing(group: Sequence[Exhibit]) -> EstimateDrawing | None:
         return None
     rows = [{**row, "group": exhibit.called} for exhibit, draw in zip(group, lists, strict=True) for row in draw.rows]
     first = lists[0]
-    return estimate_chart(rows, first.axis, first.lines, first.line, first.log, first.ticks)
+    return estimate_chart(rows, first.axis, first.lines, first.line, first.log, first.ends, first.ticks)
 
 
 def _combined_exhibit(group: Sequence[Exhibit], title: str, drawing: EstimateDrawing) -> Exhibit:

@@ -77,8 +77,8 @@ def step_chart(
         marks = pd.DataFrame([mark for row in rows for mark in row["marks"]])
         values = [1.0, *map(float, marks["estimate"].dropna())]
         bounds = [float(bound) for name in ("low", "high") for bound in marks[name].dropna()]
+        charts.set_scale(axes, "x", charts._axis_span([*values, *bounds], values, True), True, width)
         charts.add_threshold(axes, [1.0], base, width)
-        charts.set_scale(axes, "x", charts.limited_ends(values, bounds, True), True, width)
         for place, row in zip(places, rows, strict=True):
             for mark in row["marks"]:
                 colour = styles[str(mark["step"])][0]

@@ -20,7 +20,7 @@ ENDS = {
     "interval": f"{LEVEL} interval",
     "interval and assumptions": f"{LEVEL} interval, with the range of assumptions",
     "assumptions": "Range of assumptions",
-    "source": "Range given by the source",
+    "source": "Range told by the source",
     "bound": "Bound",
     "none": "Range",
 }
@@ -146,9 +146,8 @@ def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 # A sentence for each value that `robust` has in verdicts.json.
 ROBUST = {
-    "robust": "Robust: no other reasonable threshold, price or baseline changes it, nor does leaving out any one "
-    "result.",
-    "sensitive": "Sensitive: another reasonable choice changes it.",
-    "on a chosen list": "It rests on a list that we chose; another list may give another verdict.",
-    "not varied": "One published number; nothing to vary.",
+    "robust": "Robust: no other fair threshold, price or base turns it, nor does leaving out any one case.",
+    "sensitive": "Sensitive: another fair choice turns it.",
+    "on a chosen list": "It rests on a list of cases that we chose; another list may come out otherwise.",
+    "not varied": "It rests on one figure, with nothing to vary.",
 }

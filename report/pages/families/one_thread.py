@@ -122,7 +122,9 @@ def _device_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimate_chart(rows, "steps a second, GPU over CPU: ← CPU faster | GPU faster →", [1.0], "equal", log=True),
+            estimate_chart(
+                rows, "steps a second, GPU over CPU", [1.0], "equal", log=True, ends=("CPU faster", "GPU faster")
+            ),
             f"● measured on {view.name} and its GPU. {BARS}.",
             alt_text(rows),
         ),

@@ -240,8 +240,8 @@ def _counterpart_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             "published-beside", str(title),
-            estimate_chart(rows, "measured here over published: ← ours slower | ours faster "
-                                 "→", [1.0], "equal", log=True),
+            estimate_chart(rows, "measured here over published", [1.0], "equal", log=True,
+                           ends=("ours slower", "ours faster")),
             f"◑ derived: measured here over published. {BARS} of what was measured here.",
             alt_text(rows),
         ), says,

@@ -110,6 +110,6 @@ def test_tables_name_what_their_ranges_are(site: Path, document: dict[str, Any])
         for verdict in document["verdicts"]
         if verdict["id"] in ("G09", "N02", "W06", "N04")
     }
-    assert "Range given by the source" in headers["G09"] and "99% interval" in headers["N02"]
+    assert "Range told by the source" in headers["G09"] and "99% interval" in headers["N02"]
     assert "Bound" in headers["W06"] and "Range of assumptions" in headers["N04"]
     assert all("99% interval" not in headers[claim] for claim in ("G09", "W06", "N04"))
