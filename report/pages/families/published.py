@@ -191,8 +191,8 @@ def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             "published-memory",
             f"Memory of data-centre GPUs is {spans[0]} times as fast as a desktop's, and {spans[1]} times as fast as a "
             "server processor's",
-            estimate_chart(rows, "memory bandwidth, GPU over CPU: ← CPU faster | GPU faster "
-                                 "→", [1.0], "equal", log=True),
+            estimate_chart(rows, "memory bandwidth, GPU over CPU", [1.0], "equal", log=True,
+                           ends=("CPU faster", "GPU faster")),
             "○ published. Orange: over a desktop with two channels of DDR5, by different programs. Blue: over the "
             "fastest server processor of the source, by the same program.",
             alt_text(rows),

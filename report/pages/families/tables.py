@@ -130,7 +130,8 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         [(f"{_op_label(case)}, {int(case['rows']):,} rows, {WAYS.get(str(case['transfers']), str(case['transfers']))}",
           case, [str(case["detail"])]) for case in largest],
         "1", "rate, GPU over CPU", f"● measured on {view.name}.",
-        ["Work", "Fastest libraries", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True, claims=["W32"], ends=("CPU faster", "GPU faster"),
+        ["Work", "Fastest libraries", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True, claims=["W32"],
+        ends=("CPU faster", "GPU faster"),
     )  # fmt: skip
 
 

@@ -218,5 +218,5 @@ def test_numbers_in_a_heat_map_are_readable_on_both_pages(light: str, dark: str)
 def test_time_axis_names_its_ticks() -> None:
     rows = [{"label": name, "estimate": hours, "text": ""} for name, hours in (("short", 0.5), ("long", 3e5))]
     chart = charts.estimate_chart(rows, "time", log=True, ticks={1 / 3600: "1 s", 1.0: "1 hour", 8766.0: "1 year"})
-    for width, names in ((charts.WIDE, ["1 hour", "1 year"]), (charts.NARROW, ["1 hour"])):
-        assert [label.get_text() for label in draw(chart, width).axes[0].get_xticklabels()] == names
+    for width in (charts.WIDE, charts.NARROW):
+        assert [label.get_text() for label in draw(chart, width).axes[0].get_xticklabels()] == ["1 hour", "1 year"]
