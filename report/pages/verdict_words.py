@@ -50,8 +50,8 @@ _OPEN = ("open", "…"), ("is open", "are open")
 VERDICTS: dict[str, Word] = {
     name: Word(*sign, verdict_name(name), means, *verbs)
     for name, sign, means, verbs in (
-        ("supported", ("supported", "✓"), "the evidence lies on the article's side of the "
-                                          "threshold", ("holds", "hold")),
+        ("supported", ("supported", "✓"), "the evidence lies on the article's side of the threshold",
+         ("holds", "hold")),
         ("challenged", ("challenged", "✗"), "the evidence lies on the other side of the threshold",
          ("does not", "do not")),
         ("depends", ("depends", "◐"), "true for some results and false for others; the finding says for which",

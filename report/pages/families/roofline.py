@@ -6,7 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,8 @@ Ceilings = dict[str, dict[str, float]]
 ROOF_FORMAT = "float32"
 _PEAK, _BANDWIDTH = PEAKS[ROOF_FORMAT], "memory_bytes_per_s"
 # Steps with a number in a roofline figure, and line styles of rated roofs.
-NAMED, LINES = 5, ("--", "-.", ":")
+NAMED = 5
+LINES: tuple[Literal["--", "-.", ":"], ...] = ("--", "-.", ":")
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
@@ -120,22 +121,20 @@ def _gpu_roof_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     limits.
     """
     known = [(view, *_steps_below_ceilings(view, "cpu")) for view in evidence.views]
-    known = [
+    processors = [
         (view, steps[steps["dtype"] == ROOF_FORMAT], ceilings[ROOF_FORMAT])
         for view, steps, ceilings in known
-        if ROOF_FORMAT in ceilings
+        if ROOF_FORMAT in ceilings and (steps["dtype"] == ROOF_FORMAT).any()
     ]
-    view, steps, roof = max(
-        known, key=lambda cpu: (cpu[0].own, _is_precise(cpu[2]), len(cpu[1])), default=(None, pd.DataFrame(), {})
-    )
     chips = _spread_gpus(evidence)
-    if view is None or not len(steps) or not chips:
+    if not processors or not chips:
         return
+    view, steps, roof = max(processors, key=lambda cpu: (cpu[0].own, _is_precise(cpu[2]), len(cpu[1])))
     roofs = {chip.name: _roof(chip.figures[_PEAK], chip.figures[_BANDWIDTH]) for chip in chips}
-    above = {name: [Number(chip.figures[figure] / roof[name], *(chip.figures[figure] / roof[end] for end in ends))
-                    for chip in chips]
-             for name, figure, ends in (("bandwidth", _BANDWIDTH, ("bandwidth_high", "bandwidth_low")),
-                                        ("peak", _PEAK, ("peak_high", "peak_low")))}  # fmt: skip
+    above = {
+        name: [_divide_rating(chip.figures[figure], roof, name) for chip in chips]
+        for name, figure in (("bandwidth", _BANDWIDTH), ("peak", _PEAK))
+    }
     title = sentence(
         f"GPUs are rated at {{bandwidth}} times the memory bandwidth and {{peak}} times the arithmetic of {view.name}",
         f"The rated limits of GPUs lie above all steps of {view.name}",
@@ -177,6 +176,11 @@ def _spread_gpus(evidence: Evidence) -> list[GpuSpecs]:
         for figure in (_BANDWIDTH, _PEAK):
             evidence.data.entry(f"{chip.id}.{figure}")
     return chosen
+
+
+def _divide_rating(rated: float, roof: Mapping[str, float], name: str) -> Number:
+    """Divide a rating by the measured limit `name`."""
+    return Number(rated / roof[name], rated / roof[f"{name}_high"], rated / roof[f"{name}_low"])
 
 
 def _is_precise(roof: Mapping[str, float]) -> bool:

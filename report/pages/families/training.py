@@ -79,7 +79,7 @@ def _ladder_exhibit(view: View, place: int) -> Iterable[Exhibit]:
         for at, rungs in models.items()
     }  # fmt: skip
     shown = [name for name in DRAWN if any(name in gain for gain in gains.values())]
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"label": f"{model}, batch {batch:,}", "text": _rates_text(rungs), "short": _rates_text(rungs),
          "marks": [{"step": name, "estimate": gain.value, "low": gain.low, "high": gain.high,
                     "one_round": gain.low is None}
