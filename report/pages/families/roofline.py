@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from report.data.gpu_specs import PEAKS, GpuSpecs, gpu_specs
 from report.data.table_rows import row_dicts
-from report.formatting import format_part, join_words, two_digits, with_unit
+from report.formatting import format_part, host_label, join_words, two_digits, with_unit
 from report.pages.chart_rows import alt_text, as_percent, estimate_row, figure_suffix, format_rough, percent_case
 from report.pages.charts import (
     INK,
@@ -135,9 +135,10 @@ def _gpu_roof_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         name: [_divide_rating(chip.figures[figure], roof, name) for chip in chips]
         for name, figure in (("bandwidth", _BANDWIDTH), ("peak", _PEAK))
     }
+    processor = host_label(view.record)
     title = sentence(
-        f"GPUs are rated at {{bandwidth}} times the memory bandwidth and {{peak}} times the arithmetic of {view.name}",
-        f"The rated limits of GPUs lie above all steps of {view.name}",
+        f"GPUs are rated at {{bandwidth}} times the memory bandwidth and {{peak}} times the arithmetic of {processor}",
+        f"The rated limits of GPUs lie above all steps of {processor}",
         **{name: amounts(numbers, format_rough) for name, numbers in above.items()},
     )
     rated = [[chip.name, with_unit(chip.figures[_BANDWIDTH], "B/s"), with_unit(chip.figures[_PEAK], "FLOP/s")]
