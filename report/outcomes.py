@@ -45,9 +45,22 @@ class Verdict(StrEnum):
 
 DECIDED = (Verdict.SUPPORTED, Verdict.CHALLENGED, Verdict.DEPENDS, Verdict.OUTDATED)
 JUDGED = (*DECIDED, Verdict.UNDECIDED)
+# Verdicts' names for readers.
+_NAMES = {Verdict.UNDECIDED: "Too close to call", **dict.fromkeys(
+    (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE), "Open")}  # fmt: skip
 # Verdicts for missing evidence, by priority: if a claim's parts await different things, the claim has the first of
 # their verdicts in this order.
 AWAITING = (Verdict.AWAITING_EXPERIMENT, Verdict.AWAITING_HARDWARE, Verdict.AWAITING_SOURCE)
+
+
+def verdict_name(verdict: str, reason: bool = False) -> str:
+    """Return a verdict's name for readers: 'Supported', 'Too close to call', 'Open'.
+
+    reason: True adds to an open verdict what is missing: 'Open (awaiting hardware)'.
+    """
+    name = _NAMES.get(Verdict(verdict), verdict.capitalize())
+    return f"{name} ({verdict})" if reason and Verdict(verdict).awaits else name
+
 
 OPINION = "An opinion or advice: no measurement decides it."
 # Value for `Quantity.checked` if a derived quantity only adds, multiplies and divides figures, so that it has no model
@@ -64,7 +77,7 @@ OPEN = "open"
 BASES = {
     "measured": "measured here",
     "derived": "derived",
-    "published": "on others' runs",
+    "published": "on published runs",
     "documented": "by documents",
     OPEN: "open",
     "not testable": "not testable",
@@ -195,14 +208,14 @@ def count_bases(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 def format_bases(counts: Mapping[str, int]) -> str:
-    """Format the counts from `count_bases`: '21 measured here, 12 derived, 20 on others' runs, 14 by documents'."""
+    """Format the counts from `count_bases`: '21 measured here, 12 derived, 20 on published runs, 14 by documents'."""
     return ", ".join(f"{counts[name]} {BASES[name]}" for name in BASES if counts[name])
 
 
 def tally(document: Mapping[str, Any]) -> str:
     """Format a table that counts the verdicts by article and by question, and list the nodes and refused files."""
     articles = list(dict.fromkeys(verdict["article"] for verdict in document["verdicts"]))
-    width = max(map(len, Verdict))
+    width = max(len(verdict_name(name, reason=True)) for name in Verdict)
     head = "verdict".ljust(width) + "".join(name.rjust(11) for name in [*articles, "all", "questions"])
     question_verdicts = [question["verdict"] for question in document.get("questions", [])]
 
@@ -216,13 +229,13 @@ def tally(document: Mapping[str, Any]) -> str:
             "-" * len(head),
             *(
                 line(
-                    name,
+                    verdict_name(name, reason=True),
                     [verdict["article"] for verdict in document["verdicts"] if verdict["verdict"] == name],
                     question_verdicts.count(name),
                 )
                 for name in Verdict
             ),
-            line("claims differ", [], question_verdicts.count(DIFFER)),
+            line("Claims differ", [], question_verdicts.count(DIFFER)),
             "-" * len(head),
             line("in all", [verdict["article"] for verdict in document["verdicts"]], len(question_verdicts)),
             "",

@@ -9,7 +9,7 @@ from typing import Any
 
 from report import formatting
 from report.formatting import format_count
-from report.pages.markdown import Markdown, clean, identifier
+from report.pages.markdown import Markdown, clean, identifier, link
 from report.pages.site_sources import Page
 
 _CLAIM = re.compile(r"[A-Z]\d\d")
@@ -68,9 +68,9 @@ def sources_page(document: Mapping[str, Any], listed: bool = False) -> Page:
     documents: dict[str, dict[str, Any]] = {}
     for figure in document["references"]:
         source = figure["source"]
-        row = documents.setdefault(str(source["url"]), {"title": Markdown(""), "what": [], "claims": []})
-        row["url"] = str(source["url"])
-        row["title"], row["plain"] = Markdown(f"[@{document_key(str(source['url']))}]"), str(source["title"])
+        row = documents.setdefault(str(source["url"]), {"what": [], "claims": []})
+        row["title"], row["plain"] = link(str(source["title"]), str(source["url"])), str(source["title"])
+        row["publisher"] = str(source["publisher"])
         value = "could not be verified" if figure["value"] is None else str(figure["value"])
         if isinstance(figure["value"], int | float):
             value = formatting.threshold_text(figure["value"], str(figure["unit"]))
@@ -83,22 +83,22 @@ def sources_page(document: Mapping[str, Any], listed: bool = False) -> Page:
             "what": sorted(row["what"], key=lambda figure: not figure["read"]),
             "claims": list(dict.fromkeys(sorted(row["claims"]))),
         }
-        for row in documents.values()
+        for row in sorted(documents.values(), key=lambda row: str(row["plain"]).lower())
     ]
     runs = [
         {
-            "title": Markdown(f"[@{published_key(str(run['id']))}]"),
-            "plain": str(run["title"]),
+            "title": link(str(run["title"]), str(run["url"])),
             "note": str(run["note"]),
-            "url": str(run["url"]),
             "records": f"{run['records']:,}",
             "claims": [identifier(str(name)) for name in run["used_by"] if _CLAIM.fullmatch(str(name))],
         }
-        for run in document["published"] or []
+        for run in sorted(document["published"] or [], key=lambda run: str(run["title"]).lower())
     ]
     records = sum(run["records"] for run in document["published"] or [])
     sources = format_count(len(runs), "source")
     counts = f"{records:,} records from {sources}, each read from the place where it was published."
-    # `*` puts every entry into the bibliography, because the tables cite all of them.
-    return Page("sources", "sources", "Sources", "Every published figure and every run of others that claims rest on.",
-                {"documents": rows, "runs": runs, "counts": counts, "cited": ["*"], "listed": listed})  # fmt: skip
+    used = [row for row in rows if row["claims"]]
+    # `*` puts every entry into the bibliography, because the tables name all of them.
+    return Page("sources", "sources", "Sources", "Published figures and published runs that claims use.",
+                {"documents": used, "others": [row for row in rows if not row["claims"]], "runs": runs,
+                 "counts": counts, "cited": ["*"], "listed": listed})  # fmt: skip

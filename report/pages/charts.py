@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import (
     FixedFormatter,
@@ -41,12 +42,18 @@ SIDES = {"supports": BLUE, "challenges": VERMILION, "undecided": MUTED, "": BLUE
 # Colours that replace the colours above on a dark page.
 DARK = {INK: "#e6e9ed", MUTED: "#a4adb8", GREY: "#7d8792", GRID: "#3a424c", PAPER: "#161b22", BLUE: "#58a9e0",
         VERMILION: "#f08a4b", AMBER: "#e0b341", GREEN: "#3fbf97", PURPLE: "#d68fc0", SKY: "#7cc4ee"}  # fmt: skip
+# Cell colours of heat maps from the smallest to the largest number, each with its colour on a dark page. On both pages
+# text in INK has a contrast of at least 4.5 on all of them.
+HEAT = {"#eef5fa": "#1b2a38", "#d3e6f2": "#17384f", "#b3d4e9": "#134664", "#93c2de": "#105376", "#73b0d4": "#0d5f88"}
+DARK |= HEAT
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, 'DejaVu Sans', sans-serif"
 # WIDE, NARROW: figure width for a page and for a phone, in inches. Text of 10 points is then at least 13 pixels high on
 # a page, and 12 pixels high on a phone whose screen is 360 pixels wide.
 # ROW: height of a row in a figure, in inches. SHORTEST: least height, which the texts around a single row need.
 WIDE, NARROW = 6.8, 3.6
 ROW, SHORTEST = 0.3, 1.7
+# A logarithmic axis over fewer decades has ticks that are equally far apart in value.
+SHORT_DECADES = 0.6
 # Text after an estimate from a single round, which has no interval.
 ONE_ROUND = "one round"
 HOLLOW = f"◇ {ONE_ROUND}, without an interval"
@@ -221,12 +228,12 @@ def wrap_text(text: str, room: int) -> str:
     return "\n".join(textwrap.wrap(text, room))
 
 
-def add_legend(figure: Figure, handles: Sequence[Any], width: float) -> None:
-    """Add a legend above the axes, with as many columns as fit; a single column on a phone."""
+def add_legend(figure: Figure, handles: Sequence[Any], width: float, below: bool = False) -> None:
+    """Add a legend above or below the axes, with as many columns as fit; a single column on a phone."""
     # Each column needs 0.7 inches for its marker and a gap, and 0.08 inches per character in the longest label.
     room = width / (0.7 + 0.08 * max(len(str(handle.get_label())) for handle in handles))
     ncols = 1 if is_narrow(width) else max(1, min(3, len(handles), int(room)))
-    figure.legend(handles=handles, loc="outside upper left", ncols=ncols)
+    figure.legend(handles=handles, loc="outside lower left" if below else "outside upper left", ncols=ncols)
 
 
 def _axis_values(table: pd.DataFrame, lines: Sequence[float]) -> list[float]:
@@ -316,7 +323,11 @@ def set_scale(
         max_ticks = 5 if decades < (7 if room == 2 else 3) else 3 if is_narrow(width) else 4
         if room < 2 and high >= _LONG_TICK:
             max_ticks = 2
-        line.set_major_locator(LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=max_ticks))
+        line.set_major_locator(
+            MaxNLocator(3 if is_narrow(width) else 4, steps=_STEPS)
+            if decades < SHORT_DECADES
+            else LogLocator(subs=(1.0,) if decades > room else (1.0, 2.0, 5.0), numticks=max_ticks)
+        )
         line.set_minor_locator(NullLocator())
         line.set_minor_formatter(NullFormatter())
     else:
@@ -360,18 +371,20 @@ def line_chart(
     hue: str | None = None,
     panel: str | None = None,
     axis: tuple[str, str] = ("", ""),
-    levels: Mapping[str, float] | None = None,
+    levels: Mapping[str, float | Mapping[Any, float]] | None = None,
     log: tuple[bool, bool] = (True, True),
     joined: bool = True,
+    regions: Sequence[tuple[str, float]] = (),
 ) -> Callable[[float], Figure]:
     """Return a drawing with a line per value in the column `hue`, and a panel per value in the column `panel`.
 
     table: a row per point. If it has the columns low and high, bars are drawn between them; if it has the column
     one_round, points with True in this column are hollow.
     axis: labels of the x axis and the y axis.
-    levels: heights of horizontal lines, by the name to print at the line.
+    levels: heights of horizontal lines, by the name to print at the line; one for all panels, or one by panel.
     log: True makes an axis logarithmic; first the x axis, then the y axis.
     joined: False draws points without lines, for data where values between two points mean nothing.
+    regions: names and upper ends of ranges along x to shade, from the lowest range to the highest.
     """
 
     def draw(width: float) -> Figure:
@@ -409,22 +422,42 @@ def line_chart(
                 for key, part in alone.groupby(hue, sort=False, observed=True) if hue else [("", alone)]:
                     axes.plot(part[x], part[y], marker=marks[key], markerfacecolor=PAPER, markeredgecolor=colours[key],
                               linestyle="none", zorder=3)  # fmt: skip
-            for called, value in (levels or {}).items():
+            for called, height in (levels or {}).items():
+                value = height.get(name) if isinstance(height, Mapping) else height
+                if value is None:
+                    continue
                 axes.axhline(value, color=MUTED, linewidth=1, linestyle=(0, (3, 2)), zorder=1)
                 axes.annotate(called, (0.01, value), xycoords=axes.get_yaxis_transform(), color=MUTED,
                               textcoords="offset points", xytext=(0, 2), va="bottom")  # fmt: skip
             if name:
                 axes.set_title(str(name))
-            axes.set_xlabel("")
-            axes.set_ylabel("")
+            axes.tick_params(labelbottom=True)
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         first = figure.axes[0]
         set_scale(first, "x", list(table[x].dropna()), log[0], width)
-        high = [*table[y].dropna(), *(levels or {}).values()]
-        set_scale(first, "y", high, log[1] and min(high) > 0, width)
-        figure.supxlabel(wrap_text(axis[0], 34 if is_narrow(width) else 70), fontsize=9.5, color=MUTED)
-        figure.supylabel(axis[1], fontsize=9.5, color=MUTED)
+        heights = [
+            value
+            for height in (levels or {}).values()
+            for value in (height.values() if isinstance(height, Mapping) else [height])
+        ]
+        values = [*table[y].dropna(), *heights]
+        logarithmic = log[1] and min(values) > 0
+        intervals = table[[name for name in ("low", "high") if name in table]].astype(float)
+        bounds = [bound for bound in intervals.to_numpy().ravel() if np.isfinite(bound)]
+        set_scale(first, "y", _axis_span([*values, *bounds], values, logarithmic), logarithmic, width)
+        flags = (log[0], logarithmic)
+        names = [f"{name} (logarithmic)" if flag else name for name, flag in zip(axis, flags, strict=True)]
+        room = 34 if across == 2 or is_narrow(width) else 70
+        for at, axes in enumerate(grid[: len(panels)]):
+            axes.set_xlabel(wrap_text(names[0], room) if at + across >= len(panels) else "")
+            axes.set_ylabel("" if at % across else wrap_text(names[1], 26))
+            _shade_regions(axes, regions)
+            shown = table[table[panel] == panels[at]] if panel else table
+            if {"low", "high"} <= set(shown):
+                for key, part in shown.groupby(hue, sort=False, observed=True) if hue else [("", shown)]:
+                    ends = zip(part["low"], part["high"], strict=True)
+                    mark_cut_intervals(axes, "y", part[x], ends, colours[key])
         handles = [
             matplotlib.lines.Line2D(
                 [], [], color=colours[level], marker=marks[level], label=str(level), linestyle="-" if joined else "none"
@@ -442,6 +475,36 @@ def line_chart(
         return figure
 
     return draw
+
+
+def mark_cut_intervals(
+    axes: Axes, which: str, places: Iterable[float], intervals: Iterable[tuple[Any, Any]], colour: str
+) -> None:
+    """Draw an arrow at the frame for each interval that goes on beyond it.
+
+    which: "x" if intervals lie along the x axis, else "y".
+    places: each interval's position along the other axis.
+    intervals: lower and upper bounds; None or NaN if unknown.
+    """
+    limits, signs = (axes.get_xlim(), "<>") if which == "x" else (axes.get_ylim(), "v^")
+    for place, bounds in zip(places, intervals, strict=True):
+        for bound, limit, sign, beyond in zip(bounds, limits, signs, (np.less, np.greater), strict=True):
+            if not pd.isna(bound) and beyond(bound, limit):
+                at = (limit, place) if which == "x" else (place, limit)
+                axes.plot(*([value] for value in at), marker=sign, color=colour, markersize=5, linestyle="none",
+                          clip_on=False, zorder=4)  # fmt: skip
+
+
+def _shade_regions(axes: Axes, regions: Sequence[tuple[str, float]]) -> None:
+    """Shade ranges along x within the axis limits, every second range darker, and print their names at the top."""
+    low, most = axes.get_xlim()
+    for at, (name, end) in enumerate(regions):
+        high = min(end, most)
+        if low < high:
+            axes.axvspan(low, high, color=GRID, alpha=0.2 if at % 2 else 0.5, linewidth=0, zorder=0)
+            middle = (low * high) ** 0.5 if axes.get_xscale() == "log" else (low + high) / 2
+            axes.text(middle, 0.99, name, transform=axes.get_xaxis_transform(), ha="center", va="top", color=MUTED)
+            low = high
 
 
 def bar_chart(
@@ -500,16 +563,24 @@ def bar_chart(
 def heat_map(
     table: pd.DataFrame, x: str, y: str, value: str, axis: tuple[str, str], called: str, text: str | None = None
 ) -> Callable[[float], Figure]:
-    """Return a drawing of a heat map with a number in each cell; larger numbers have darker cells."""
+    """Return a drawing of a heat map with a number in each cell.
+
+    Larger numbers have stronger colours. Names of columns are wrapped.
+    """
 
     def draw(width: float) -> Figure:
         grid = table.pivot(index=y, columns=x, values=value)
         words = table.pivot(index=y, columns=x, values=text) if text else grid.map(lambda cell: format_number(cell, 2))
-        figure = Figure(figsize=(width, 0.34 * len(grid) + 1.1))
+        names = [wrap_text(str(name), 10 if is_narrow(width) else 20) for name in grid.columns]
+        labels = [wrap_text(str(name), 14 if is_narrow(width) else 30) for name in grid.index]
+        lines = max(name.count("\n") + 1 for name in names)
+        height = sum(0.34 + 0.1 * label.count("\n") for label in labels)
+        figure = Figure(figsize=(width, height + 0.95 + 0.16 * lines))
         axes = figure.add_subplot()
-        sns.heatmap(grid, annot=words, fmt="", cmap=sns.light_palette(BLUE, as_cmap=True), cbar=False, ax=axes,
-                    linewidths=1.2, linecolor=PAPER, annot_kws={"fontsize": 9.5})  # fmt: skip
-        axes.set_xlabel(axis[0])
+        sns.heatmap(grid, annot=words, fmt="", cmap=ListedColormap(list(HEAT)), cbar=False, ax=axes, linewidths=1.2,
+                    linecolor=PAPER, xticklabels=names, yticklabels=labels,
+                    annot_kws={"fontsize": 9.5, "color": INK})  # fmt: skip
+        axes.set_xlabel(wrap_text(axis[0], 24 if is_narrow(width) else 62))
         axes.set_ylabel(axis[1])
         axes.set_title(called, fontsize=9.5)
         axes.tick_params(length=0, rotation=0)

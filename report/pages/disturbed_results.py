@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import replace
 
 from report.data.dataset import Dataset, DataUse
-from report.formatting import first_items, format_count
+from report.formatting import first_items, format_count, format_part
 from report.pages.exhibit_types import Exhibit, Family
 from report.pages.figure_data import Evidence
 
@@ -39,8 +39,8 @@ def disturbance_sentence(data: Dataset, used: DataUse) -> str:
         for (experiment, threads, node), number in sorted(groups.items())
     ]
     return (
-        f"Disturbed: {len(bad):,} of the {len(rows):,} results behind this page. In most of their rounds other "
-        f"processes had cores that the work's threads needed: {first_items(named, _NAMED, '; ')}."
+        f"Disturbed: {len(bad):,} of the {len(rows):,} results behind this page. In most of their rounds, other "
+        f"processes used cores that the work needed: {first_items(named, _NAMED, '; ')}."
     )
 
 
@@ -50,6 +50,6 @@ def repeat_sentence(data: Dataset) -> str:
     if not measured:
         return ""
     return (
-        "Measured again at the end of a run, because others had disturbed half or more of the samples: "
-        f"{format_count(measured, 'round')} of points. Quiet then, and used in place of the first attempt: {quiet:,}."
+        f"{format_part(quiet, measured, 'rounds', 'replaces', 'replace')} a first attempt: measured again at the end "
+        "of a run, because other work had disturbed half or more of the samples, and quiet then."
     )

@@ -32,11 +32,13 @@ def estimate_list(
     claims: Sequence[str] = (),
     tier: str = "measured",
     groups: Sequence[str] = (),
+    ends: Sequence[str] = (),
 ) -> Exhibit:
     """Return an exhibit with a row per case, as a chart and as a table with the column headings `head`.
 
     by: divisor to convert the estimates to the axis unit.
     groups: each entry's group name, drawn as a heading unless all names are equal.
+    ends: names for the axis's two directions.
     """
     title = str(heading)
     shown = groups if len(set(groups)) > 1 else [""] * len(entries)
@@ -47,7 +49,7 @@ def estimate_list(
     bars = f" {BARS}." if tier == "measured" else ""
     table = [[label, *more, format_estimate(case, unit)] for label, case, more in entries]
     return Exhibit(
-        Chart(name, title, estimate_chart(rows, axis, lines, line, log), note + bars, alt_text(rows)),
+        Chart(name, title, estimate_chart(rows, axis, lines, line, log, ends), note + bars, alt_text(rows)),
         says, Table(head, table, "l" * (len(head) - 1) + "r", axis), claims,
         heading if isinstance(heading, Sentence) else None,
     )  # fmt: skip

@@ -38,12 +38,13 @@ class Exhibit:
     """A figure whose title states a message, with sentences beside the figure and a folded table.
 
     says: sentences beside the figure.
-    claims: ids of claims that rest on the exhibit.
+    claims: ids of claims on the same subject.
     heading: title as a `Sentence` with its numbers, to merge titles from several machines.
     machine: name of the machine, '' if the exhibit shows several machines.
     called: name of the machine in headings, such as "Your machine".
     own: True if the machine is the user's own.
     subject: key that exhibits on the same subject share across machines.
+    nodes: ids of the nodes whose results are shown.
     section: heading above this exhibit and the following exhibits whose `within` is True.
     """
 
@@ -56,6 +57,7 @@ class Exhibit:
     called: str = ""
     own: bool = False
     subject: str = ""
+    nodes: Sequence[str] = ()
     section: str = ""
     within: bool = False
 
@@ -97,6 +99,7 @@ def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterabl
                 called=called,
                 own=view.own,
                 subject=subject,
+                nodes=(view.node,),
             )
 
 

@@ -21,7 +21,7 @@ _NAMES = {
     "cpu": "CPU", "gpus": "GPUs", "os": "operating system", "blas": "BLAS", "simd": "vector extensions",
     "matrix": "matrix extensions", "usable_cores": "cores used", "cores": "cores of the machine",
     "kinds": "kinds of core", "quota": "cores granted by a cgroup", "unknown": "not known",
-    "unanswered": "not told:", "mig": "cut into slices (MIG)", "nvml": "NVML", "pcie_generation": "PCIe generation",
+    "unanswered": "not reported:", "mig": "cut into slices (MIG)", "nvml": "NVML", "pcie_generation": "PCIe generation",
     "pcie_width": "PCIe lanes", "max_sm_clock_mhz": "highest clock", "max_memory_clock_mhz": "highest memory clock",
     "smt": "SMT", "numa_nodes": "NUMA nodes", "ecc": "ECC",
 }  # fmt: skip
@@ -109,7 +109,7 @@ def _missing_rounds(node: Mapping[str, Any]) -> str:
     if not rounds:
         return ""
     missing = [f"{' on '.join(parse_job_name(name))} (round {join_words(numbers)})" for name, numbers in rounds.items()]
-    return f"Measuring was cut off. Missing: {'; '.join(missing)}."
+    return f"Measuring ended early. Missing: {'; '.join(missing)}."
 
 
 def _format_bytes(count: Any) -> str:

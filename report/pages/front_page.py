@@ -16,7 +16,7 @@ from report.pages.chart_rows import alt_text, estimate_row
 from report.pages.charts import Chart, estimate_chart
 from report.pages.estimate_list import format_range
 from report.pages.exhibit_types import records
-from report.pages.families.checks import read_table as second_measurements
+from report.pages.families.checks import results_measured_again
 from report.pages.families.published import replaced_chart
 from report.pages.families.runtimes import known_gains, ladder_chart, single_requests, sure_gains
 from report.pages.families.training import ladders, largest_tuning_gain
@@ -59,6 +59,7 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
     sources = document.get("published") or []
     facts["machines"] = Fact(formatting.machine_names(document["nodes"]) or "no machine")
     facts["sources"] = Fact(f"{len(sources):,}")
+    facts["level"] = Fact(verdict_words.LEVEL)
     facts["records"] = Fact(f"{sum(source['records'] for source in sources):,}", "", "sources")
     varied = [
         str(verdict["robust"]) for verdict in document["verdicts"] if verdict.get("robust") not in (None, "not varied")
@@ -69,10 +70,9 @@ def collect_facts(evidence: Evidence) -> dict[str, Fact]:
     if all("data_seen" in change for verdict in document["verdicts"] for change in verdict["changes"]):
         counts = count_rule_changes(document["verdicts"])
         facts.update({f"rules {name}": Fact(str(count)) for name, count in counts.items()})
-    second = second_measurements("second")
-    if second and second["node"] in evidence.names:
-        facts["again"] = Fact(str(len(second["rows"])), "", "measurements/checks")
-        facts["again agree"] = Fact(str(sum(row["agrees"] for row in second["rows"])))
+    if again := results_measured_again(evidence):
+        facts["again"] = Fact(str(len(again)), "", "measurements/checks")
+        facts["again agree"] = Fact(str(sum(row["agrees"] for row in again)))
     return facts
 
 
@@ -221,12 +221,14 @@ def _article_summary(
 ) -> dict[str, Any]:
     """Return the template context for an article, with sentences and the verdict tally.
 
-    best: the first claim in the declared list `best` that is supported. worst: the first claim in the declared list
-    `worst` that is challenged or depends on the case. Either is None if there is no such claim.
+    best: the first claim in the declared list `best` that is supported. worst: a challenged claim, if possible from the
+    declared list `worst`, else the first claim in that list that depends. Either is None if there is no such claim.
     """
     own_verdicts = [verdict for verdict in verdicts if verdict["article"] == article["key"]]
     best = next((name for name in article["best"] if _has_verdict(says, name, "supported")), None)
-    worst = next((name for name in article["worst"] if _has_verdict(says, name, "challenged", "depends")), None)
+    declared, names = article["worst"], [str(verdict["id"]) for verdict in own_verdicts]
+    worst = next((name for name in (*declared, *names) if _has_verdict(says, name, "challenged")), None)
+    worst = worst or next((name for name in declared if _has_verdict(says, name, "depends")), None)
     return {
         "key": identifier(str(article["key"])),
         "title": str(own_verdicts[0]["article_title"]) if own_verdicts else str(article["key"]),
@@ -239,8 +241,8 @@ def _article_summary(
     }
 
 
-def _has_verdict(says: Statements, name: str, *wanted: str) -> bool:
-    return name in says.verdicts and says.verdicts[name]["verdict"] in wanted
+def _has_verdict(says: Statements, name: str, wanted: str) -> bool:
+    return name in says.verdicts and says.verdicts[name]["verdict"] == wanted
 
 
 def summarize_verdicts(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _OF_CLAIM = re.compile(r"([A-Z]\d\d) (.+)")
 FACTS = (
     "replaced training", "replaced inference", "tuned gain", "tuned model", "tuned cores", "writing least",
     "writing most", "writing gpu", "writing gpu name", "machines", "records", "sources", "robust", "sensitive",
-    "rules rules", "rules unchanged", "rules before", "rules after", "rules turned", "again",
+    "rules rules", "rules unchanged", "rules before", "rules after", "rules turned", "again", "level",
     "again agree", "ladder gain", "ladder equal", "ladder sure", "ladder networks",
     "hours nanogpt", "hours resnet18", "hours cores",
 )  # fmt: skip

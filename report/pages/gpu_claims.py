@@ -13,7 +13,7 @@ from report.wanted_machines import kind_labels, part_needs
 
 
 def gpu_page(document: Mapping[str, Any]) -> Page:
-    """Build the page with the claims that wait for a GPU, or rest on others' runs until one is measured."""
+    """Build the page with the claims that wait for a GPU, or rest on published runs until one is measured."""
     rows = list(_rows(document["verdicts"], kind_labels(document)))
     return Page("gpu", "gpu", "What a GPU would change",
                 "The claims that one machine with a GPU would decide, or could turn.",

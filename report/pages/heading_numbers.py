@@ -212,7 +212,7 @@ class Sentence:
         lost, total = (sum(each) for each in ([place.dropped_count for place in self.places.values()],
                                               [len(place.numbers) for place in self.places.values()]))  # fmt: skip
         vary = format_part(lost, total, "numbers", "varies", "vary")
-        return f"{vary} too widely between rounds to be told in the title." if lost else ""
+        return f"{vary} too widely to stand in the title." if lost else ""
 
 
 def sentence(text: str, otherwise: str = "", /, **places: Place) -> Sentence:
@@ -251,8 +251,8 @@ def impossible_results(numbers: Iterable[Number], machine: str) -> list[str]:
     if not results:
         return []
     return [
-        f"On {machine} something disturbed a measurement: {formatting.first_items(results, 3, '; ')}. No more than all "
-        "of it is possible: it was measured too low, and no share of it is told."
+        f"On {machine} {formatting.first_items(results, 3, '; ')}. No more than all of it is possible: it was "
+        "measured in a slow minute, so no share of it is given."
     ]
 
 

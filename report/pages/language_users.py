@@ -41,7 +41,7 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
     first, rates = by_quantity["first_token_s"], by_quantity["user_tokens_per_s"]
     heading = _users_heading(
         "The first token of an answer comes after {alone} to one user", "after {crowd} to {users} at a time",
-        "When the first token of an answer comes cannot be told from this run", first, "s",
+        "This run does not show when the first token of an answer comes", first, "s",
     )  # fmt: skip
     table = [
         [*_model_and_server(case), format_exact(case["users"]),
@@ -60,7 +60,7 @@ def language_users(view: View, place: int) -> Iterable[Exhibit]:
         return
     heading = _users_heading(
         "An answer streams at {alone} to one user", "at {crowd} to each of {users}",
-        "How fast answers stream cannot be told from this run", rates, "tokens/s",
+        "This run does not show how fast answers stream", rates, "tokens/s",
     )  # fmt: skip
     total_sentence = sentence(
         "All users together are written {all} at most.",

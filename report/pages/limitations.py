@@ -18,10 +18,10 @@ from report.outcomes import SENSITIVE
 _SENSORS = {
     "clock_mhz": (
         "clock",
-        "a rate is given by the second, and by the cycle only where a calibrated loop gives the clock",
+        "rates are given per second, and per clock cycle only where a calibrated loop measures the clock",
     ),
-    "power_w": ("power", "energy for each sample or request is not told"),
-    "temperature_c": ("temperature", "a slow round cannot be laid to heat"),
+    "power_w": ("power", "the energy of a sample or request is unknown"),
+    "temperature_c": ("temperature", "a slow run cannot be blamed on heat"),
 }
 # Results from fewer rounds are reported as a limit: they have no interval, or one that rests partly on the variances of
 # other results (see `statistics.moderate`).
@@ -57,13 +57,12 @@ def _hardware_limit(nodes: Sequence[Mapping[str, Any]], verdicts: Sequence[Mappi
         claims = format_count(waiting, "claim")
         first += f" {claims} {'waits' if waiting == 1 else 'wait'} for hardware that no machine here has."
     if not gpus:
-        first += " What is said of GPUs rests on published figures, and is marked so."
+        first += " Everything about GPUs rests on published results, and is marked ○."
     if not cpus:
         return first
     return (
-        f"{first} Processors measured: {shorten_names(cpus, 'kind')}. What is said of larger servers is scaled up "
-        "from these by the core, which no shared memory, network or second socket slows down, so that it "
-        "flatters the processors."
+        f"{first} Processors measured: {shorten_names(cpus, 'kind')}. Estimates for "
+        "larger servers are our cores multiplied up; a real server loses some of that, so this favours CPUs."
     )
 
 
@@ -82,8 +81,8 @@ def _virtual_machine_limit(nodes: Sequence[Mapping[str, Any]]) -> str:
         return ""
     return (
         f"{shorten_names(virtual, 'machine')} {'is a virtual machine' if len(virtual) == 1 else 'are virtual machines'}"
-        ": what its neighbours do on the same host is seen only as stolen time and as spread between rounds, and the "
-        "cache and the memory that it is told to have may be shared."
+        ": the work of neighbours on the same host shows only as stolen time and as spread between runs, and the "
+        "reported cache and memory may be shared."
     )
 
 
@@ -111,11 +110,11 @@ def _round_limit(data: Path) -> str:
     sentences = []
     if few_rounds:
         sentences.append(
-            f"{few_rounds:,} of {format_count(len(ok), 'result')} come from fewer than {_FEWEST_ROUNDS} rounds: counts "
-            "and readings that do not vary, runs of many seeds, and what a budget or load cut short."
+            f"{few_rounds:,} of {format_count(len(ok), 'result')} come from fewer than {_FEWEST_ROUNDS} runs: counts "
+            "and readings that do not vary, trainings with many seeds, and results that a budget or load cut short."
         )
     if missing:
-        sentences.append(f"{format_count(missing, 'point')} gave no result; why is listed under the measurements.")
+        sentences.append(f"{format_count(missing, 'measurement')} gave no result; the measurements list the reasons.")
     return " ".join(sentences)
 
 
@@ -124,17 +123,16 @@ def _reading_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     sensitive = sum(verdict["robust"] == SENSITIVE for verdict in decided)
     opinions = sum(verdict["verdict"] == "not testable" for verdict in verdicts)
     text = (
-        "An article says more than a number: each claim is our paraphrase, and each threshold our reading of its words."
+        "An article says more than a number: each claim is our paraphrase, and each threshold is our reading of its "
+        "words."
     )
     if decided:
         text += (
-            f" Another fair reading, another number format, baseline or case would turn {sensitive} of the "
-            f"{format_count(len(decided), 'claim')} that evidence of this study or documents decide."
+            f" Another reasonable reading, number format, baseline or result would change {sensitive} of "
+            f"{format_count(len(decided), 'verdict')} that this study or documents decide."
         )
     if opinions:
-        text += (
-            f" {format_count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} nothing that a measurement decides."
-        )
+        text += f" {format_count(opinions, 'claim')} {'is' if opinions == 1 else 'are'} not testable."
     return text
 
 
@@ -148,8 +146,8 @@ def _list_limit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     if not counted:
         return ""
     return (
-        f"Where a claim says most, the cases of a list of ours are counted: {join_words(counted)}. The lists hold what "
-        "people run as far as we know it, and nobody has counted what all people run; another list may turn them."
+        f"Where a claim says most, we count a list of our own: {join_words(counted)}. The lists contain what people "
+        "run as far as we know; nobody has counted what all people run, and another list may give another verdict."
     )
 
 

@@ -26,7 +26,7 @@ _NOTHING: dict[str, dict[str, Any]] = {
     "index": {"f": {"answer": (), "chart": None, "jobs": (), "sure": (), "limits": (), "articles": (),
                     "bases": [], **dict.fromkeys(("total", "opinions"), 0)}},
     "claims": {"rows": ()}, "machines": {"kinds": (), "choice": ""}, "objections": {"objections": (), "limits": ()},
-    "glossary": {"terms": ()}, "sources": {"runs": (), "documents": ()},
+    "glossary": {"terms": ()}, "sources": {"runs": (), "documents": (), "others": ()},
 }  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def appendix_source(content: Content, document: Mapping[str, Any], environment: 
         "level": verdict_words.LEVEL,
         "choice": contents["machines"]["choice"],
         "runs": contents["sources"]["runs"],
-        "documents": contents["sources"]["documents"],
+        "documents": [*contents["sources"]["documents"], *contents["sources"]["others"]],
     }
     title = f"{TITLE} Appendix"
     return _document_source(

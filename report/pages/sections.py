@@ -130,6 +130,7 @@ def _combined_exhibit(group: Sequence[Exhibit], title: str, drawing: EstimateDra
               ". ".join(f"{exhibit.called}: {exhibit.chart.alt}" for exhibit in group)),
         (), _merge_tables(group), tuple(dict.fromkeys(name for exhibit in group for name in exhibit.claims)),
         subject=first.subject,
+        nodes=tuple(node for exhibit in group for node in exhibit.nodes),
     )  # fmt: skip
 
 

@@ -84,8 +84,8 @@ def session_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         ),
         [capitalize(f"{farthest['what']} spreads most between sessions: {as_percent(farthest['sessions'])}, from "
                     f"{format_count(farthest['repeated'], 'result')} in several sessions."),
-         "The spread between sessions is what exceeds that of the rounds: 0 where sessions differ no more than rounds "
-         "imply. It widens the interval of every result in its row."],
+         "The spread between sessions is the part that exceeds the spread between rounds: 0 if sessions differ no more "
+         "than rounds imply. It widens the interval of every result in its row."],
         Table(["Machine", "Number", "Results", "In several sessions", "Between rounds", "Between sessions", "Ratio"],
               [[row["machine"], row["name"], f"{row['results']:,}",
                 f"{row['repeated']:,}", as_percent(row["rounds"]), as_percent(row["sessions"]),

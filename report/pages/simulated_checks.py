@@ -113,17 +113,17 @@ def _single_exhibit(settings: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated",
-            f"On simulated measurements, at most {100 * most:.2f}% of single results err to one side where rounds "
-            "differ by chance alone",
-            estimate_chart(rows, "results that err, in the worst setting (%)", [100 * RARE],
-                           "what is meant to be the most", log=False),
+            f"In simulations with a known answer, at most {100 * most:.2f}% of single results were wrongly decided to "
+            "one side, if rounds differ by chance alone",
+            estimate_chart(rows, "wrong results in the worst setting (%)", [100 * RARE],
+                           "the intended maximum", log=False),
             f"Simulated: {trials:,} results in {len(settings)} settings of noise, rounds and results, each with the "
             "truth right at the threshold. Bars: intervals of the simulation.",
             alt_text(rows),
         ),
-        ["At the threshold itself every verdict but 'too close to call' counts as an error.",
+        ["With the truth at the threshold, every verdict but 'too close to call' counts as an error.",
          *([f"If sessions differ {as_percent(largest)} as much as rounds do, and all rounds come from one session, "
-            f"results err to one side in {join_words(sessions)}."] if apart else [])],
+            f"results are wrongly decided to one side in {join_words(sessions)}."] if apart else [])],
         Table([*_SETTING, "Wrongly supported", "Wrongly challenged", "Undecided"],
               [[*_setting_cells(row),
                 *(f"{100 * row[name]['share']:.2f}%" for name in ("supported", "challenged")),
@@ -146,10 +146,10 @@ def _many_exhibit(settings: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated-many",
-            f"On simulated measurements, {as_percent(depends)} of verdicts over {holding['points']} results are "
-            "'depends' although all hold, if half of them lie at the threshold",
-            estimate_chart(rows, "verdicts that err, in the worst setting (%)", [100 * RARE],
-                           "what is meant to be the most for a single result", log=False),
+            f"In simulations where all of {holding['points']} results hold, {as_percent(depends)} of verdicts are "
+            "'depends', even if half of the results lie at the threshold",
+            estimate_chart(rows, "wrong verdicts in the worst setting (%)", [100 * RARE],
+                           "the intended maximum for a single result", log=False),
             f"Simulated: {sum(row['trials'] for row in settings):,} verdicts in {len(settings)} settings. Bars: "
             "intervals of the simulation.",
             alt_text(rows),
@@ -189,9 +189,10 @@ def _coverage_exhibit(coverage: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated-coverage",
-            f"On simulated measurements, {level:.0%} intervals hold the truth in "
-            f"{_percent_range([_level_entry(row, level)['share'] for row in used])} of cases",
-            estimate_chart(rows, f"{level:.0%} intervals that hold the truth, {fewest} rounds (%)", [100 * level],
+            f"In simulations, {level:.0%} intervals include the true value in "
+            f"{_percent_range([_level_entry(row, level)['share'] for row in used])} of trials",
+            estimate_chart(rows, f"{level:.0%} intervals that include the true value, {fewest} rounds "
+                                 "(%)", [100 * level],
                            "the intervals' level", log=False),
             f"Simulated: {coverage[0]['intervals']:,} intervals for each row. Bars: intervals of the simulation.",
             alt_text(rows),
@@ -226,15 +227,17 @@ def _looks_exhibit(table: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated-looks",
-            f"Simulated: judged {_scheme(demand[0])}, {shares[0]} of cases are decided in {mean} rounds on average; "
-            f"{fixed[0]['looks'][0]} rounds of each case decide {shares[1]}",
-            estimate_chart(rows, "cases that are decided (%)", log=False),
-            f"Simulated: {table[0]['trials']:,} cases for each row, whose distances to the threshold are spread "
+            f"In simulations, results judged {_scheme(demand[0])} are decided in {shares[0]} of trials, in {mean} "
+            "rounds on "
+            f"average; {fixed[0]['looks'][0]} rounds of every result decide {shares[1]}",
+            estimate_chart(rows, "results that are decided (%)", log=False),
+            f"Simulated: {table[0]['trials']:,} results for each row, whose distances to the threshold are spread "
             "evenly up to six times the rounds' spread.",
             alt_text(rows),
         ),
-        ["In this simulation, an undecided case is measured in more rounds, and judged by intervals at "
-         f"{demand[0]['level']:.1%}. With the truth at the threshold, at most {100 * wrong:.2f}% err to one side."],
+        ["In this simulation, an undecided result is measured in more rounds, and judged by intervals at "
+         f"{demand[0]['level']:.1%}. With the truth at the threshold, at most {100 * wrong:.2f}% are wrongly decided "
+         "to one side."],
         Table(["Judged", "Level", "Noise", "Wrongly above", "Wrongly below", "Decided", "Mean rounds"],
               [[_scheme(row), f"{100 * row['level']:g}%", row["noise"],
                 *(f"{100 * row[name]['share']:.2f}%" for name in ("above", "below")),
@@ -267,10 +270,11 @@ def _sessions_exhibit(table: list[Record]) -> Exhibit:
     return Exhibit(
         Chart(
             "checks-simulated-sessions",
-            f"Simulated: intervals that include the spread between sessions err to one side in at most "
-            f"{100 * most['included']:.2f}% of cases, and without it in up to {100 * most['without']:.1f}%",
-            estimate_chart(rows, "intervals that miss the truth to one side, in the worst setting (%)", [100 * RARE],
-                           "what is meant to be the most", log=False),
+            f"In simulations, intervals with the spread between sessions miss the true value on one side in at most "
+            f"{100 * most['included']:.2f}% of trials, and without it in up to {100 * most['without']:.1f}%",
+            estimate_chart(rows, "intervals that miss the true value on one side, in the worst setting "
+                                 "(%)", [100 * RARE],
+                           "the intended maximum", log=False),
             f"Simulated: {table[0]['trials']:,} intervals in each of {len(table)} settings. Bars: intervals of the "
             "simulation.",
             alt_text(rows),
@@ -295,24 +299,24 @@ def _worst_side(errors: Record) -> Record:
 
 def _noise_exhibit(noises: list[Record], names: Mapping[str, str]) -> Exhibit:
     """Compare the simulated noise to that on published nodes."""
-    groups = {"measured": "Published nodes", "synthetic": "Simulated"}
+    groups = {"measured": "Published machines", "synthetic": "Simulated"}
     rows = [{"label": names.get(row["of"], row["of"]), "estimate": 100 * row["spread"], "low": None, "high": None,
              "text": f"{100 * row['spread']:.1f}%", "group": groups[row["origin"]]} for row in noises]  # fmt: skip
     spreads = {origin: [row["spread"] for row in noises if row["origin"] == origin] for origin in groups}
     measured = (
-        f"on published nodes by {_percent_range(spreads['measured'])} in the median; " if spreads["measured"] else ""
+        f"on published machines by {_percent_range(spreads['measured'])} in the median; " if spreads["measured"] else ""
     )
     return Exhibit(
         Chart(
             "checks-simulated-noise",
-            f"Rounds differ {measured}in simulations by {_percent_range(spreads['synthetic'])}",
+            f"Repeated rounds differ {measured}in simulations by {_percent_range(spreads['synthetic'])}",
             estimate_chart(rows, "median spread between rounds (%)", log=False),
-            "● measured on published nodes; simulated with noise like theirs.",
+            "● measured on published machines; simulated with noise like theirs.",
             alt_text(rows),
         ),
-        ["Unevenness is the spread of the results' own spreads, as logarithms. One-sided are results whose slowest "
-         "round lies farther out than the fastest; slow are rounds that take over 20% longer than the fastest.",
-         *(["Noise of nodes has one-sided outliers."] if all(row["late"] > 0.5 for row in noises) else [])],
+        ["Unevenness is the spread of the results' own spreads, as logarithms. A result is one-sided "
+         "if its slowest round lies farther out than its fastest; a round is slow if it takes over 20% longer.",
+         *(["The noise of machines has one-sided outliers."] if all(row["late"] > 0.5 for row in noises) else [])],
         Table(["Rounds of", "Results", "Spread", "Unevenness", "One-sided", "Slow", "Correlation"],
               [[row["label"], f"{noise['points']:,}", row["text"], f"{noise['unevenness']:.2f}",
                 *(f"{100 * noise[name]:.0f}%" for name in ("late", "slow")), f"{noise['correlation']:.2f}"]

@@ -385,7 +385,7 @@ def _family_page(
             "chart": explain_hollow_marks(exhibit.chart),
             "says": list(exhibit.says),
             "table": exhibit.table.without_empty_columns() if exhibit.table and exhibit.table.rows else None,
-            "claims": [verdict_words.claim_entry(known[name]) for name in exhibit.claims if name in known],
+            "claims": list(_claims_by_use([known[name] for name in exhibit.claims if name in known], exhibit.nodes)),
             "section": exhibit.section,
             "within": exhibit.within,
         }
@@ -395,6 +395,25 @@ def _family_page(
                 {"family": family, "exhibits": shown, "choice": evidence.choice, "substitutes": evidence.substitutes,
                  "failed": (), "links": links},
                 key="measurements", toc=len(shown) > 2)  # fmt: skip
+
+
+def _claims_by_use(
+    verdicts: Sequence[Mapping[str, Any]], nodes: Sequence[str]
+) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    """Yield the claims that results of these nodes decide, and the other claims, each after its heading.
+
+    nodes: ids of the nodes that an exhibit shows; without nodes, it shows what others published or documented.
+    """
+    deciding: list[Mapping[str, Any]] = []
+    for verdict in verdicts:
+        measured = {node for case in verdict["cases"] for node in formatting.case_nodes(case)}
+        if verdict["verdict"] in DECIDED and (measured & set(nodes) if nodes else not measured):
+            deciding.append(verdict)
+    for heading, part in (
+        ("Claims that rest on it", deciding),
+        ("See also", [v for v in verdicts if v not in deciding]),
+    ):
+        yield heading, [verdict_words.claim_entry(verdict) for verdict in part]
 
 
 def _machines_page(evidence: Evidence) -> Page:
@@ -422,7 +441,7 @@ def _wanted_rows(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _method_page(evidence: Evidence) -> Page:
     return Page(
-        "method", "method", "Method", "How a sentence of an article becomes a verdict, and how it is measured.",
+        "method", "method", "Method", "How a sentence of an article becomes a verdict, and how we measure.",
         {
             "meaning": _verdict_meanings(), "tiers": [*verdict_words.TIERS.values(), verdict_words.PREDICTED],
             "level": verdict_words.LEVEL,
@@ -499,7 +518,7 @@ def _objections_page(evidence: Evidence) -> Page:
         if objection.get("when", {}).get("gpu", gpu) == gpu
     ]
     return Page("objections", "objections", "Objections and limits",
-                "What may be held against the study, what was done about it, and what it cannot say.",
+                "Objections to the study, our answers, and its limits.",
                 {"objections": rows, "limits": study_limits(document, evidence.folder)}, toc=False)  # fmt: skip
 
 

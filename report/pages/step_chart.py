@@ -29,6 +29,7 @@ def step_chart(
 ) -> Callable[[float], Figure]:
     """Return a drawing with a row per case and a mark per step, on a logarithmic axis.
 
+    Intervals far from all marks end at the frame with an arrow.
     rows: each has label, text (printed at the right), short (printed instead of text on a phone), group (heading above
     the group's first row) and marks. A mark has step, estimate, low and high (None if unknown) and one_round (True for
     a hollow mark).
@@ -74,9 +75,14 @@ def step_chart(
         axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
         marks = pd.DataFrame([mark for row in rows for mark in row["marks"]])
-        ends = [1.0, *(float(value) for name in ("estimate", "low", "high") for value in marks[name].dropna())]
-        charts.set_scale(axes, "x", ends, True, width)
+        values = [1.0, *map(float, marks["estimate"].dropna())]
+        bounds = [float(bound) for name in ("low", "high") for bound in marks[name].dropna()]
+        charts.set_scale(axes, "x", charts._axis_span([*values, *bounds], values, True), True, width)
         charts.add_threshold(axes, [1.0], base, width)
+        for place, row in zip(places, rows, strict=True):
+            for mark in row["marks"]:
+                colour = styles[str(mark["step"])][0]
+                charts.mark_cut_intervals(axes, "x", [place], [(mark["low"], mark["high"])], colour)
         axes.set_xlabel(charts.axis_label(axis, True, width))
         axes.spines["left"].set_visible(False)
         handles = [

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from report import formatting, statistics
-from report.outcomes import DECIDED, OTHERS
+from report.outcomes import DECIDED, OTHERS, verdict_name
 from report.pages.markdown import identifier
 
 # Confidence level of intervals, as text for captions.
@@ -53,25 +54,26 @@ class Word:
     plural: str
 
 
+_OPEN = ("open", "…"), ("is open", "are open")
 VERDICTS: dict[str, Word] = {
-    "supported": Word("supported", "✓", "Supported", "the evidence lies on the article's side of the threshold",
-                      "holds", "hold"),
-    "challenged": Word("challenged", "✗", "Challenged", "the evidence lies on the other side of the threshold",
-                       "does not", "do not"),
-    "depends": Word("depends", "◐", "Depends", "true in some cases and false in others; the finding says in which",
-                    "depends on the case", "depend on the case"),
-    "outdated": Word("outdated", "↻", "Outdated", "true when the article was written, and no longer",
-                     "no longer does", "no longer do"),
-    "undecided": Word("undecided", "≈", "Too close to call", "the evidence is too uncertain to choose a side",
-                      "is too close to call", "are too close to call"),
-    "awaiting hardware": Word("open", "…", "Open", "the experiment is written; no machine that could run it has yet",
-                              "is open", "are open"),
-    "awaiting experiment": Word("open", "…", "Open", "the experiment that would decide it is not written yet",
-                                "is open", "are open"),
-    "awaiting source": Word("open", "…", "Open", "the source that would decide it could not be read",
-                            "is open", "are open"),
-    "not testable": Word("opinion", "–", "Not testable", "an opinion, advice, or words that no measurement decides",
-                         "is not testable", "are not testable"),
+    name: Word(*sign, verdict_name(name), means, *verbs)
+    for name, sign, means, verbs in (
+        ("supported", ("supported", "✓"), "the evidence lies on the article's side of the threshold",
+         ("holds", "hold")),
+        ("challenged", ("challenged", "✗"), "the evidence lies on the other side of the threshold",
+         ("does not", "do not")),
+        ("depends", ("depends", "◐"), "true for some results and false for others; the finding says for which",
+         ("depends", "depend")),
+        ("outdated", ("outdated", "↻"), "true when the article was written, and no longer",
+         ("no longer does", "no longer do")),
+        ("undecided", ("undecided", "≈"), "the evidence is too uncertain to choose a side",
+         ("is too close to call", "are too close to call")),
+        ("awaiting hardware", _OPEN[0], "the experiment is written; no machine that could run it has yet", _OPEN[1]),
+        ("awaiting experiment", _OPEN[0], "the experiment that would decide it is not written yet", _OPEN[1]),
+        ("awaiting source", _OPEN[0], "the source that would decide it could not be read", _OPEN[1]),
+        ("not testable", ("opinion", "–"), "an opinion, advice, or words that no measurement decides",
+         ("is not testable", "are not testable")),
+    )
 }  # fmt: skip
 
 
@@ -125,7 +127,7 @@ def basis_phrase(verdict: Mapping[str, Any]) -> str:
     if verdict["verdict"] not in (*DECIDED, "undecided"):
         return ""
     if verdict.get("decided_on") == OTHERS:
-        return "on others' published runs"
+        return "on published runs"
     return {
         "measured": "by measurement here",
         "derived": "by calculation",
@@ -146,13 +148,13 @@ def format_interval(low: float | None, high: float | None, unit: str, digits: in
 
 
 def format_tally(verdicts: Sequence[Mapping[str, Any]]) -> str:
-    """Count decided verdicts: '15 hold, 11 do not and 3 depend on the case'; '' if none."""
-    counts = []
-    for name in DECIDED:
-        count = sum(verdict["verdict"] == name for verdict in verdicts)
-        if count:
-            counts.append(f"{count} {VERDICTS[name].singular if count == 1 else VERDICTS[name].plural}")
-    return formatting.join_words(counts)
+    """Count verdicts: '15 hold, 11 do not, 3 depend and 2 are open'; '' without a verdict."""
+    counts = Counter(verdict_word(str(verdict["verdict"])).name for verdict in verdicts)
+    words = {word.name: word for word in VERDICTS.values()}
+    return formatting.join_words(
+        [f"{counts[name]} {word.singular if counts[name] == 1 else word.plural}" for name, word in words.items()
+         if counts[name]]
+    )  # fmt: skip
 
 
 # A sentence for each value that `robust` has in verdicts.json; a chosen list has its own sentences.

@@ -109,7 +109,7 @@ PYTORCH = ("torch", "channels_last", "inductor", "graph")
 # Rungs from bottom to top. Each has the labels that its points must have; a label that is not named may have any value.
 # A rung shows its fastest point.
 RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
-    ("PyTorch as it comes", {"backend": "torch", "dtype": "float32"}),
+    ("plain PyTorch", {"backend": "torch", "dtype": "float32"}),
     ("PyTorch, tuned", {"backend": PYTORCH, "dtype": "float32"}),
     ("PyTorch, tuned, best format", {"backend": PYTORCH, "dtype": FORMATS}),
     ("best runtime", {"dtype": "float32"}),

@@ -26,7 +26,7 @@ RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("compiled loop, scalar", {"device": "cpu", "backend": "scalar", "dtype": "float32", "threads": 1}),
     ("compiled loop, vectors", {"device": "cpu", "backend": "simd", "dtype": "float32", "threads": 1}),
     ("PyTorch, one core", {"device": "cpu", "backend": "torch", "dtype": "float32", "threads": 1}),
-    ("PyTorch as it comes", {"device": "cpu", "backend": "torch", "dtype": "float32", "threads": None}),
+    ("PyTorch, all cores", {"device": "cpu", "backend": "torch", "dtype": "float32", "threads": None}),
     ("best library, one core", {"device": "cpu", "backend": None, "dtype": "float32", "threads": 1}),
     ("best library, all cores", {"device": "cpu", "backend": None, "dtype": "float32", "threads": None}),
     ("bfloat16, one core", {"device": "cpu", "backend": None, "dtype": "bfloat16", "threads": 1}),
@@ -34,7 +34,7 @@ RUNGS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("GPU, float32", {"device": "gpu", "backend": None, "dtype": "float32"}),
     ("GPU, best format", {"device": "gpu", "backend": None, "dtype": ["float32", "tf32", "bfloat16", "float16"]}),
 )
-DEFAULT = "PyTorch as it comes"
+DEFAULT = "PyTorch, all cores"
 _ladder_quantity = partial(quantity, experiments=["gemm", "training"], labels=("work", "rung", "place"))
 
 

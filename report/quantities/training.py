@@ -172,13 +172,13 @@ _summary(
 # Rungs from bottom to top. Each has the labels that its points must have; a label that is not named may have any value.
 # A rung shows its fastest point. The last field is True for rungs that use all cores.
 RUNGS: tuple[tuple[str, Mapping[str, Any], bool], ...] = (
-    ("one core, as it comes", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
-    ("one core, at its best", {"device": "cpu", "threads": 1}, False),
-    ("all cores, as it comes", {"device": "cpu", "backend": "torch", "dtype": "float32"}, True),
+    ("one core, plain PyTorch", {"device": "cpu", "threads": 1, "backend": "torch", "dtype": "float32"}, False),
+    ("one core, tuned", {"device": "cpu", "threads": 1}, False),
+    ("all cores, plain PyTorch", {"device": "cpu", "backend": "torch", "dtype": "float32"}, True),
     ("all cores, best library", {"device": "cpu", "dtype": "float32"}, True),
-    ("all cores, at their best", {"device": "cpu"}, True),
+    ("all cores, tuned", {"device": "cpu"}, True),
     ("GPU, float32", {"device": "gpu", "dtype": "float32"}, False),
-    ("GPU, at its best", {"device": "gpu"}, False),
+    ("GPU, tuned", {"device": "gpu"}, False),
 )
 BASE, ALONE, DEFAULT, LIBRARY, WHOLE, EQUAL, TOP = (name for name, *_ in RUNGS)
 

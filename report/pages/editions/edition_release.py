@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from contract.schema import check_document
 from report.commands.lint import Study, find_faults
 from report.data.reference_figures import REFERENCE
 from report.dataset.digests import digest
-from report.formatting import capitalize
+from report.outcomes import verdict_name
 from report.pages import site_paths
 from report.pages.downloads import RECORD as SITE
 from report.pages.downloads import check_rendered
@@ -171,15 +172,17 @@ def record_in_current_words(folder: Path) -> dict[str, Any]:
 def readme_section(record: Mapping[str, Any]) -> str:
     """Format the README section about an edition, as markdown."""
     folder = f"data/editions/{record['number']}"
-    names, counts = zip(*record["tally"].items(), strict=True)
+    tally: Counter[str] = Counter()
+    for verdict, count in record["tally"].items():
+        tally[verdict_name(verdict)] += count
     return "\n".join(
         (
             BEGIN,
             f"**The answer of edition {record['number']}.** {record['answer']}",
             "",
-            "| " + " | ".join(map(capitalize, names)) + " |",
-            "|" + "---:|" * len(names),
-            "| " + " | ".join(map(str, counts)) + " |",
+            "| " + " | ".join(tally) + " |",
+            "|" + "---:|" * len(tally),
+            "| " + " | ".join(map(str, tally.values())) + " |",
             "",
             f"{record['foot']}. [Pages]({folder}/{site_paths.PAGE}), [PDF]({folder}/{site_paths.PDF}), "
             f"[appendix]({folder}/{site_paths.APPENDIX}), [verdicts]({folder}/{site_paths.VERDICTS_TABLE}), "

@@ -23,6 +23,7 @@ from report.formatting import (
     two_digits,
 )
 from report.judging.shares import clopper_pearson
+from report.outcomes import DECIDED
 from report.pages.chart_rows import alt_text, as_percent
 from report.pages.charts import Chart, bar_chart, estimate_chart
 from report.pages.disturbed_results import repeat_sentence
@@ -44,7 +45,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     """Show repeated runs, other programs, derived times, sessions, simulations, and disturbed or missing results."""
     calibration = read_table("calibration")
     yield from _repeated_exhibit(evidence, read_table("repeat"), calibration)
-    yield from _second_program_exhibit(evidence, read_table("second"))
+    yield from _second_program_exhibit(evidence)
     yield from _derived_exhibit(evidence)
     yield from session_exhibit(evidence)
     yield from simulated_exhibits(calibration, evidence.names)
@@ -75,18 +76,18 @@ def _repeated_exhibit(evidence: Evidence, table: Any, calibration: Any) -> Itera
     (points, agree), (counted, equal) = (
         [sum(row[name] for row in part) for name in ("points", "agree")] for part in (timed, numeric)
     )
-    says = [f"Two results agree where the {table['level']:.0%} interval of their ratio holds 1."]
+    says = [f"Two results agree if the {table['level']:.0%} interval of their ratio includes 1."]
     if calibration:
         says[0] += (
-            " With rounds that are now and then slow, such intervals hold a repetition in "
-            f"{repetition_coverage(calibration, table['level'])} of simulated results."
+            " In simulations with occasional slow rounds, such intervals include a repetition in "
+            f"{repetition_coverage(calibration, table['level'])} of results."
         )
     apart = [as_percent(row["median_apart"]) for row in (timed[-1], timed[0])]
-    says.append(f"They agree because the intervals are wide: the middle distance is {range_words(*apart)} by "
-                "experiment.")  # fmt: skip
+    says.append(f"They agree because the intervals are wide: the median distance is {range_words(*apart)}, depending "
+                "on the experiment.")  # fmt: skip
     if counted:
         says.append(
-            f"Of {counted:,} further results in {join_words([row['experiment'] for row in numeric])}, mostly counted "
+            f"Of {counted:,} more results in {join_words([row['experiment'] for row in numeric])}, mostly counted "
             f"or exact, {equal:,} agree."
         )
     days = join_words([str(run["started_utc"])[:16].replace("T", " at ") for run in table["runs"]], "and on")
@@ -106,12 +107,27 @@ def _repeated_exhibit(evidence: Evidence, table: Any, calibration: Any) -> Itera
     )  # fmt: skip
 
 
-def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]:
-    """Compare surprising results to those that other programs measured for the same work."""
+def results_measured_again(evidence: Evidence) -> list[Record]:
+    """Return the results that another program measured again, if they belong to a decided part of a decided claim."""
+    table = read_table("second")
     if table is None or table["node"] not in evidence.names:
-        return
+        return []
+    decided = {
+        (verdict["id"], part["name"])
+        for verdict in evidence.document["verdicts"]
+        for part in verdict["parts"]
+        if verdict["verdict"] in DECIDED and part["outcome"] in DECIDED
+    }
+    return [{**row, "node": table["node"]} for row in table["rows"] if (row["claim"], row["part"]) in decided]
+
+
+def _second_program_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
+    """Compare results to those that other programs measured for the same work."""
     rows, lines = [], []
-    for pair in table["rows"]:
+    pairs = results_measured_again(evidence)
+    if not pairs:
+        return
+    for pair in pairs:
         first, second = pair["first"], pair["second"]
         ends = sorted(second[end] / first["estimate"] for end in ("low", "high"))
         ratio = second["median"] / first["estimate"]
@@ -122,20 +138,20 @@ def _second_program_exhibit(evidence: Evidence, table: Any) -> Iterable[Exhibit]
         lines.append([pair["claim"], format_estimate(first, unit),
                      format_estimate({**second, "estimate": second["median"]}, unit),
                      threshold_text(pair["threshold"], unit), capitalize(str(pair["means"]))])  # fmt: skip
-    agree = sum(bool(row["agrees"]) for row in table["rows"])
+    agree = sum(bool(pair["agrees"]) for pair in pairs)
     yield Exhibit(
         Chart(
             "checks-second",
-            f"Measured again by other programs, {agree} of {len(rows)} surprising results lie on the same side of "
-            "their threshold",
-            estimate_chart(rows, "other program over the study's", [1.0], "equal", log=False),
-            f"● measured on {evidence.names[table['node']]}. Bars: 95% intervals of the second measurement.",
+            f"Measured again by other programs, {agree} of {len(rows)} results come out on the same side of their "
+            "threshold",
+            estimate_chart(rows, "result of the other program over the study's", [1.0], "equal", log=False),
+            f"● measured on {evidence.names[pairs[0]['node']]}. Bars: 95% intervals of the second measurement.",
             alt_text(rows),
         ),
         [],
         Table(["Claim", "The study", "The other program", "Threshold", "Other means"], lines, "lrrrl",
               "The same results by two programs"),
-        [str(row["claim"]) for row in table["rows"]],
+        [str(pair["claim"]) for pair in pairs],
     )  # fmt: skip
 
 
@@ -145,10 +161,11 @@ def shown_share(inside: int, examined: int) -> float:
 
 
 def coverage_text(known: Coverage) -> str:
-    """Tell how many jobs the other jobs predict, how widely, and the coverage that this shows."""
+    """Format how many jobs the other jobs predict, how widely, and the coverage that this shows."""
     return (
-        f"within ×{two_digits(known.width)} for {known.predicted or 'none'} of {format_count(known.jobs, 'job')}, "
-        f"which shows {shown_share(known.predicted, known.jobs):.0%} or more"
+        f"{known.predicted or 'none'} of {format_count(known.jobs, 'job')} came within a factor of "
+        f"{two_digits(known.width)} of the time calculated from the other jobs, which shows it for "
+        f"{shown_share(known.predicted, known.jobs):.0%} of such jobs or more"
     )
 
 
@@ -169,10 +186,11 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     least, most = (f"×{two_digits(cases[at]['estimate'])}" for at in (0, -1))
     sure = [case for case in cases if not pd.isna(case["low"])]
     inside = sum(case["low"] <= 1 <= case["high"] for case in sure)
-    of = f"{inside or 'none'} of {format_count(len(sure), 'whole job')}"
-    shows = f", which shows {shown_share(inside, len(sure)):.0%} or more" if inside else ""
-    title = [f"{of} took what is derived from the others, within the interval{shows}"] if sure else []
-    title += [f"measured over derived, whole jobs are {join_words(list(dict.fromkeys([least, most])), 'to')}"]
+    title = [
+        f"{inside or 'none'} of {format_count(len(sure), 'whole job')} took as long as derived, within the interval"
+    ]
+    title = title if sure else []
+    title += [f"measured times are {join_words(list(dict.fromkeys([least, most])), 'to')} the derived times"]
     sums = parts_coverage(evidence.data)
     parts = np.array(
         [abs(case["estimate"] - 1) for case in records(predicted_over_measured(evidence.data).filter(method="parts"))]
@@ -182,14 +200,16 @@ def _derived_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             "checks-derived",
             capitalize("; ".join(title)),
             estimate_chart(rows, "measured time over derived time", [1.0], "as derived", log=True),
-            f"◑ derived times from all other jobs, over what was measured. {BARS} of the derivation.",
+            f"◑ each job's time, derived from all other jobs, against its measured time. {BARS} of the derivation.",
             alt_text(rows),
         ),
-        ["So are times of published trainings derived whose own step was not timed: operations over the best rate, "
-         "corrected by whole jobs.",
-         *([f"The sum of a job's parts, each timed alone before, misses its time by "
-            f"{as_percent(float(np.median(parts)))} in the median and {as_percent(float(parts.max()))} at most"
-            + (f"; corrected by the other jobs, it holds {coverage_text(sums)}." if sums else ".")]
+        ["The same method gives the times of published trainings whose own step was not timed: operations over the "
+         "best rate, corrected by whole jobs.",
+         *([f"{inside} of {len(sure)} shows that the interval is right for {shown_share(inside, len(sure)):.0%} of "
+            "such jobs or more."] if inside else []),
+         *([f"The sum of a job's parts, each timed alone before, is off by {as_percent(float(np.median(parts)))} in "
+            f"the median and {as_percent(float(parts.max()))} at most."
+            + (f" Corrected: {coverage_text(sums)}." if sums else "")]
            if len(parts) else []),
          *_step_sentences(records(evidence.quantity(STEP_CHECK)))],
         Table(["Job", "Measured over derived", "Before correction"],
@@ -205,10 +225,10 @@ def _step_sentences(cases: list[Record]) -> list[str]:
     longest = max(cases, key=lambda case: float(case["seconds"]))
     inside = sum(case["low"] <= 1 <= case["high"] for case in cases)
     return [
-        f"Held against the step that was timed alone, as published runs are, {inside or 'none'} of "
-        f"{format_count(len(cases), 'result')} of whole jobs are within the interval. The longest, "
+        f"Calculated from a step timed alone, as published runs are, {inside or 'none'} of "
+        f"{format_count(len(cases), 'result')} of whole jobs are within the interval. The longest job, "
         f"{longest['job']} ({format_number(longest['seconds'] / 60, 2)} minutes), took "
-        f"×{format_number(longest['estimate'], 3)}."
+        f"×{format_number(longest['estimate'], 3)} the calculated time."
     ]
 
 
@@ -252,16 +272,16 @@ def _disturbed_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
             "checks-disturbed",
             f"The most frequent disturbance is that {worst[1]}: in {as_percent(worst[0])} of the results on {worst[2]}",
             _machine_bars(pd.DataFrame(rows), "share", "share of a machine's results (%)"),
-            "● seen beside the measurements. Disturbed results are kept and marked in the data.",
+            "● observed during the measurements. Disturbed results are kept, and marked in the data.",
             "; ".join(f"{row['machine']}: {row['what']}: {two_digits(row['share'])}%" for row in rows),
         ),
         [
-            "A result is counted if one of its samples was disturbed, or if its rounds differ.",
+            "A result counts if one of its samples was disturbed, or if its rounds differ.",
             *filter(None, [repeat_sentence(evidence.data) if evidence.data else ""]),
         ],
         Table(["Machine", "Results", "Rounds", "Samples", "Undisturbed", "Lacked cores in most rounds"], lines,
               "lrrrrr",
-              "What stands behind each machine's results"),
+              "Rounds, samples and disturbances of each machine's results"),
     )  # fmt: skip
 
 
@@ -287,17 +307,18 @@ def _lacking_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             "checks-lacking",
-            f"Some points were measured without all of their numbers: most often {most['what']} is missing",
-            _machine_bars(pd.DataFrame(rows), "points", "measured points that lack the number"),
-            "● counted from the samples. The points' other numbers were measured, and are used.",
+            f"Some measurements lack a number: most often, {most['what']}",
+            _machine_bars(pd.DataFrame(rows), "points", "measurements that lack the number"),
+            "● counted from the samples. The other numbers of these measurements are used.",
             "; ".join(f"{row['machine']}: {row['what']}: {row['points']:,}" for row in rows),
         ),
-        ["A point without one of its numbers is left out of what needs that number, and nothing stands in its place."],
-        Table(["Machine", "Number", "Points", "Commonest reason"], lines, "llrl", "Numbers that measured points lack"),
+        ["A measurement without a number is left out wherever that number is needed; nothing replaces it."],
+        Table(["Machine", "Number", "Measurements", "Most common reason"], lines, "llrl", "Numbers that measurements "
+                                                                                          "lack"),
     )  # fmt: skip
 
 
 FAMILY = Family(
-    "checks", "Checks: how far the measurements can be trusted",
-    "How far does a second measurement lie from the first, and how often do verdicts err?", show,
+    "checks", "Checks: how reliable the measurements are",
+    "How far is a second measurement from the first, and how often are verdicts wrong?", show,
 )  # fmt: skip

@@ -25,8 +25,8 @@ _NET = ["data", "model", "epochs", "dtype", "backend", "threads"]
 # Smallest lower bound to draw for an interval: the logarithmic axis has no zero.
 _NEXT_TO_NOTHING = 1e-3
 _RATES = (
-    "The learning rate is fixed, or linear in the batch, or tuned: the best of several for each batch, by images that "
-    "neither train nor test."
+    "The learning rate is fixed, linear in the batch, or tuned: the best of several for each batch, chosen on a "
+    "separate validation set."
 )
 
 
@@ -101,7 +101,7 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         f"{capitalize(_count_networks(worse, len(passes)))} {'makes' if len(passes) == 1 else 'make'} more errors when "
         "trained in larger batches, even with the learning rate tuned"
         if worse
-        else "With the learning rate tuned, larger batches do not surely bring more errors"
+        else "With the learning rate tuned, larger batches do not certainly bring more errors"
     )
     title = sentence(
         f"{worse_in}: {{first}} with {first['batch']:,} images, {{last}} with {last['batch']:,} ({network})",
@@ -113,13 +113,13 @@ def _accuracy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             f"convergence-error-{name}",
             str(title),
             line_chart(panels, "batch", "estimate", "learning rate", "net",
-                       ("images in a batch", "test images told wrongly (%)")),
+                       ("images in a batch", "test images classified wrongly (%)")),
             f"● measured on {view.device_name(device)}, after equal passes over the images. {BARS} over "
             "seeds.",
             _alt_text(tuned, "%"),
         ),
         [_RATES,
-         *([f"After equally many updates, so that larger batches see more images, accuracy surely falls in "
+         *([f"After equally many updates, so that larger batches see more images, accuracy certainly falls in "
             f"{_count_networks(n_worse_updates, len(updates))}."] if updates else [])],
         _slope_table(passes, updates, "Accuracy"),
         ["G13"],
@@ -133,10 +133,12 @@ def _percent_to_share(case: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _count_networks(many: int, total: int) -> str:
-    """Format a count: 'all 3 networks', '2 of 3 networks', 'none of 3 networks', 'the one network that was tried'."""
+    """Format a count: 'both networks', '2 of 3 networks', 'none of 3 networks', 'the network tried'."""
     if total == 1:
-        return "the one network that was tried" if many else "no network that was tried"
-    return f"{f'all {total}' if many == total else f'{many} of {total}' if many else f'none of {total}'} networks"
+        return "the network tried" if many else "no network tried"
+    if many == total:
+        return "both networks" if total == 2 else f"all {total} networks"
+    return f"{many or 'none'} of {total} networks"
 
 
 def _alt_text(table: pd.DataFrame, unit: str) -> str:
@@ -160,19 +162,27 @@ def _spread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             f"convergence-spread-{name}",
-            f"Larger batches make accuracy steadier in {_count_networks(less, len(passes))} and less steady in "
-            f"{_count_networks(more, len(passes))}" if less or more else
-            "Whether larger batches make accuracy more or less steady cannot be told",
+            _spread_title(more, less, len(passes)),
             line_chart(points, "batch", "estimate", "net", axis=("images in a batch", "spread of accuracy (points)")),
             f"● measured on {view.device_name(device)}: standard deviation of the test accuracy over "
             f"{format_count(int(table['n_samples'].max()), 'seed')}, in percentage points, with the learning rate "
             f"tuned. {BARS}.",
             _alt_text(points, " points"),
         ),
-        ["Counted is where the interval of what a doubling of the batch changes lies on one side of nothing."],
+        ["A network counts if doubling the batch clearly helps or clearly hurts: the whole interval lies on one side "
+         "of 0."],
         _slope_table(passes, updates, "Spread of accuracy"),
         ["G13"],
     )  # fmt: skip
+
+
+def _spread_title(more: int, less: int, total: int) -> str:
+    """Return a title on how many of `total` networks get a larger or smaller spread; the larger count comes first."""
+    if not more and not less:
+        return "Larger batches make accuracy neither certainly steadier nor certainly less steady"
+    first, second = sorted(((more, "less steady"), (less, "steadier")), reverse=True)
+    rest = f" and {second[1]} in {second[0] or 'none'}" if total > 1 else ""
+    return f"Larger batches make accuracy {first[1]} in {_count_networks(first[0], total)}{rest}"
 
 
 def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -199,7 +209,7 @@ def _time_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             "intervals over seeds.",
             _alt_text(table, " s"),
         ),
-        ["Batches are left out with which some seed never got there."],
+        ["A batch size is left out if any seed never reached the target."],
         Table(["Data, model", "Batch", "Time to the target"],
               [[row["net"], f"{row['batch']:,}", format_estimate(row, "s")] for row in row_dicts(table)], "lrr",
               "Time to the target accuracy"),
@@ -226,7 +236,7 @@ def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     gpu, exact = device_kind(device) == "gpu", float(merged["share"].max()) / 100
     where = "The GPU" if gpu else "Other libraries and number formats"
     title = sentence(
-        f"In {beyond} of {len(rows)} cases the losses lie further from those of PyTorch on the CPU than is allowed"
+        f"In {beyond} of {len(rows)} comparisons the losses lie further from plain PyTorch's on the CPU than is allowed"
         if beyond else
         f"{where} {'trains' if gpu else 'train'} as PyTorch on the CPU does: losses differ by at most {{share}} of "
         "what is allowed",
@@ -240,7 +250,7 @@ def _agreement_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
                            "what is allowed",
                            log=True),
             f"● measured on {view.device_name(device)} over {deviations['steps'].astype(int).max()} steps from equal "
-            "weights with equal batches, against float32 and PyTorch as it comes.",
+            "weights with equal batches, against plain PyTorch in float32.",
             alt_text(rows),
         ),
         [],

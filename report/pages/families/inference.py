@@ -59,8 +59,8 @@ def _budget_sentences(cases: Iterable[Mapping[str, Any]]) -> list[str]:
         budget = next((at for at in BUDGETS if high is not None and 1e3 * high < at), None)
         if budget:
             names.setdefault(budget, []).append(title(str(case["model"])))
-    parts = [f"within {at} ms {join_words(names[at])}" for at in BUDGETS if at in names]
-    return [f"Surely answer {'; '.join(parts)}."] if parts else []
+    parts = [f"{join_words(names[at])} within {at} ms" for at in BUDGETS if at in names]
+    return [f"By name: {'; '.join(parts)}."] if parts else []
 
 
 def _groups(cases: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -84,19 +84,19 @@ def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     answer = f"{answers} 99% of single requests within {most} ms"
     text = f"{answer}; the slowest takes {{time}}"
     if unknown:
-        text = answer = f"{answer}; {len(unknown)} made too few requests to tell"
+        text = answer = f"{answer}; {len(unknown)} answered too few requests to say"
     headline = sentence(text, answer, time=amounts([max(best, key=lambda case: float(case["estimate"]))], "s"))
     highs = [high for case in best if (high := as_number(case).high) is not None]
     surely = [f"{sum(1e3 * high < at for high in highs)} within {at} ms" for at in BUDGETS]
     says = []
     if highs:
         models = format_count(len(highs), "model")
-        says.append(f"Of {models} whose interval is known, so many surely answer in time: {join_words(surely)}.")
+        says.append(f"Certainly in time, of {models} with a known interval: {join_words(surely)}.")
         says += _budget_sentences(best)
     if unknown:
         says.append(
-            f"No round made the {LEAST_SAMPLES} requests that a 99th percentile needs with "
-            f"{join_words([title(str(model)) for model in unknown])}: slow models make few in the same seconds."
+            f"A 99th percentile needs {LEAST_SAMPLES} requests; {join_words([title(str(model)) for model in unknown])} "
+            "answered fewer, because slow models answer few in the same seconds."
         )
     if has_gpu(cases):
         cpu = {str(case["model"]): float(case["estimate"]) for case in cases if case["device"] == "cpu"}
@@ -110,7 +110,7 @@ def _wait_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         name,
         headline,
         [(_model_label(case), case, [_weight_text(case), str(case["detail"])]) for case in cases],
-        "s", "time within which 99% of requests are answered, ms",
+        "s", "99% of requests are answered within, ms",
         f"● measured on {view.name}: one request at a time, by the quickest library and number format. Models from the "
         "fewest weights to the most.",
         ["Model", "Weights", "By", "99% are answered within"],
@@ -134,14 +134,15 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     eight = {(case["model"], case["device"]): case for case in small}
     lows = [low for case in cases if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
+    models = format_count(len(lows), "model")
     says = (
-        [f"For {surely or 'none'} of {format_count(len(lows), 'model')} the whole interval lies above 1."]
-        if lows
-        else []
+        [f"The gain is certain, with the whole interval above 1, for {surely or 'none'} of {models}."] if lows else []
     )
     if eight:
         gained = ratios(eight.values(), "as fast")
-        says += filled_texts([sentence("With 8-bit whole numbers models answer {gain} as in float32.", gain=gained)])
+        says += filled_texts(
+            [sentence("In 8-bit whole numbers, models answer {gain} as in float32, both in ONNX Runtime.", gain=gained)]
+        )
     entries = []
     for case in cases:
         key = (case["model"], case["device"])
@@ -149,11 +150,11 @@ def _onnx_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     yield estimate_list(
         name,
         sentence(
-            "ONNX Runtime answers single requests {gain} as PyTorch as it comes",
-            "What ONNX Runtime gains over PyTorch as it comes cannot be told from this run",
+            "ONNX Runtime answers single requests {gain} as plain PyTorch",
+            "This run does not show what ONNX Runtime gains over plain PyTorch",
             gain=ratios(cases, "as fast"),
         ),
-        entries, "1", "time with PyTorch over time with ONNX Runtime",
+        entries, "1", "time in PyTorch over time in ONNX Runtime",
         f"● measured on {view.name}, float32, all threads, one sample in a request.",
         ["Model", "8-bit over float32, both in ONNX Runtime", "ONNX Runtime over PyTorch"],
         1.0, [1.0], "1: equally fast", True, says, ["G30"], groups=_groups(cases),
@@ -194,14 +195,15 @@ def _text_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         capitalize(
             f"{join_words([f'{VERBS[phase]} uses up to {{{phase}}}' for phase in places])} of the arithmetic peak"
         ),
-        "What reading a prompt and writing text use of the machine",
+        "Reading a prompt and writing text, as shares of the machine's limits",
         **places,
     )
     yield Exhibit(
         Chart(
             name, str(title),
-            bar_chart(table, "share", "case", "percent", hue="of"),
-            f"● measured on {view.name}, one text at a time. Bandwidth: only of models that are too large for caches.",
+            bar_chart(table, "share", "case", "share used (%)", hue="of"),
+            f"● measured on {view.name}, one text at a time; the table has the intervals of the rates. Bandwidth: only "
+            "for models that are too large for caches.",
             "; ".join(f"{row['case']}: {two_digits(row['share'])}% {row['of']}" for row in bars),
         ),
         [*impossible_results((share for _, share in peaks if share.whole not in PEAK), view.name),
@@ -217,7 +219,7 @@ def share_in_table(case: Mapping[str, Any] | None) -> str:
     """Format a fraction for a table; an impossible fraction (above 1) is replaced by words."""
     if case is None:
         return NOTHING
-    return "more than all: disturbed" if as_share(case).impossible else format_estimate(case, "1")
+    return "more than all: the limit was measured too low" if as_share(case).impossible else format_estimate(case, "1")
 
 
 def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
@@ -226,8 +228,8 @@ def _token_cost_sentences(rates: Sequence[dict[str, Any]]) -> list[str]:
         for fast in rates:
             if fast["phase"] == "prefill" and all(fast[name] == slow[name] for name in _CALL if name != "phase"):
                 return filled_texts([sentence(
-                    f"{slow['model']} in {slow['dtype']} reads {{read}} tokens/s and writes {{wrote}}: a written token "
-                    "takes {ratio} as one that is read.",
+                    f"{slow['model']} in {slow['dtype']} reads {{read}} tokens/s and writes {{wrote}}: writing a "
+                    "token takes {ratio} as reading one.",
                     read=amounts([fast]), wrote=amounts([slow]), ratio=ratios([divide_cases(fast, slow)], "as long"),
                 )])  # fmt: skip
     return []
@@ -253,13 +255,13 @@ def _library_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         name,
         sentence(
             f"Without {whose}, {layers} take {{gain}}",
-            f"What {layers} take without {whose} cannot be told from this run",
+            f"This run does not show how long {layers} take without {whose}",
             gain=ratios(cases, "as long"),
         ),
         entries, "1", "time without the library over time with it",
         f"● measured on {view.name} in {join_words(sorted(formats))}.",
         ["Layer", "Time without over time with"], 1.0, [1.0], "1: no gain", None,
-        [f"Without the library, PyTorch's own kernels compute{instead}."],
+        [f"Without the library, PyTorch's own kernels do the work{instead}."],
         ["G07"],
     )  # fmt: skip
 
@@ -277,6 +279,6 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 FAMILY = Family(
-    "inference", "Answers of trained models",
-    "How long does a request to a trained model wait, and what makes the answer quicker?", show,
+    "inference", "Answering requests",
+    "How long does a single request to a model wait, and what makes the answer quicker?", show,
 )  # fmt: skip

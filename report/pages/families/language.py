@@ -79,7 +79,7 @@ def _decode_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     heading = sentence(
         f"Language models write {{rate}} tokens a second {where}"
         + (", {share} of what memory allows" if measured else ""),
-        f"How fast language models write {where} cannot be told from this run",
+        f"This run does not show how fast language models write {where}",
         rate=amounts(cases), **({"share": shares(measured)} if measured else {}),
     )  # fmt: skip
     points = _all_cases(view, device, DECODE)
@@ -90,13 +90,13 @@ def _decode_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             name, str(heading), bar_chart(pd.DataFrame(bars), "rate", "case", "tokens a second", hue="of"),
-            f"● measured on {view.device_name(device)}: one text at a time, each file in its fastest runtime. Memory "
-            "allows: the measured bandwidth over the bytes of weights and cache that a token reads.",
+            f"● measured on {view.device_name(device)}: one text at a time, each file in its fastest runtime; the "
+            "table has the intervals. What memory allows: the measured bandwidth over the bytes that a token reads.",
             "; ".join(f"{row['case']}: {two_digits(row['rate'])} {row['of']}" for row in bars),
         ),
         [*filled_texts(_format_gains(cases)), *_runtime_sentences(cases), *filled_texts(_core_gains(points)),
-         *unmeasured_sentences(view, device, EXPERIMENT, "point"),
-         "The files have the public models' exact shapes, with random weights: those do not change the speed."],
+         *unmeasured_sentences(view, device, EXPERIMENT, "measurement"),
+         "The files have the public models' exact shapes with random weights, which do not change the speed."],
         Table(["Model", "Format", "Runtime", "Threads", "Written", "Of the bandwidth", "Error"], lines, "lllrrrr",
               f"Tokens written on {view.device_name(device)}; error of the logits"),
         heading=heading,
@@ -142,7 +142,7 @@ def _core_gains(points: Sequence[Case]) -> list[Any]:
     many = [most_thread for most_thread in cases_with_most_threads(list(points)) if int(most_thread["threads"]) > 1]
     pairs = [(point, alone[key]) for point in many if (key := tuple(point[name] for name in _POINT[:-1])) in alone]
     gains = ratios([divide_cases(*pair) for pair in pairs], "as fast")
-    return [sentence("All threads write {gain} as one.", gain=gains)] if pairs else []
+    return [sentence("All threads write {gain} as one thread.", gain=gains)] if pairs else []
 
 
 def _prompt_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -152,7 +152,7 @@ def _prompt_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         return
     written = {tuple(case[name] for name in _FILE): case for case in _fastest_cases(view, device, DECODE)}
     pairs = [(case, written[key]) for case in cases if (key := tuple(case[name] for name in _FILE)) in written]
-    dearer = sentence("A written token takes {ratio} as one that is read.",
+    dearer = sentence("Writing a token takes {ratio} as reading one.",
                       ratio=ratios([divide_cases(*pair) for pair in pairs], "as long"))  # fmt: skip
     rest = [case for case in _all_cases(view, device, PROMPT)
             if not any(_is_same_point(case, best) for best in cases)]  # fmt: skip
@@ -166,7 +166,7 @@ def _prompt_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         sentence(
             f"Prompts of {join_words([f'{length:,}' for length in lengths], 'or')} tokens are read at {{rate}} tokens "
             "a second",
-            "How fast language models read a prompt cannot be told from this run",
+            "This run does not show how fast language models read a prompt",
             rate=amounts(cases),
         ),
         lines, "tokens/s", "tokens a second",
@@ -174,7 +174,7 @@ def _prompt_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ["Model and file", "Runtime", "Threads", "Read"], log=True,
         groups=["The fastest runtime"] * len(cases) + ["Others"] * len(rest),
         says=[*(filled_texts([dearer]) if pairs else []),
-              "The tokens of a prompt share each reading of the weights; a written token needs one of its own."],
+              "The tokens of a prompt share each read of the weights; each written token needs a read of its own."],
     )  # fmt: skip
 
 
@@ -198,13 +198,14 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         sentence(
             capitalize(f"a GPU {join_words([f'{VERBS[phase]} {{{phase}}}' for phase in phases])} as its host's CPU, "
                     "each in its fastest format and runtime"),
-            "What a GPU gains with language models cannot be told from this run",
+            "This run does not show what a GPU gains with language models",
             **gains,
         ),
         [(f"{title(str(case['model']))} {VERBS[str(case['phase'])]}, {_formats_label(case)}", case,
           [f"{library_name(str(case['runtime']))} over {library_name(str(case['cpu_runtime']))}"]) for case in cases],
-        "1", "tokens a second of the GPU over those of the CPU", f"● measured on {view.name}, one text at a time.",
-        ["Model", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
+        "1", "tokens a second, GPU over CPU", f"● measured on {view.name}, one text at a "
+                                                                           "time.",
+        ["Model", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True, ends=("CPU faster", "GPU faster"),
     )  # fmt: skip
 
 

@@ -78,20 +78,19 @@ def _ladder_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         return
     best, default = cases[-1], rungs[DEFAULT]
     gains = {"default": ratios([divide_cases(best, default)], "as fast")}
-    text = "The fastest way to multiply matrices is {default} as PyTorch as it comes"
+    text = "The fastest way to multiply matrices is {default} as plain PyTorch on all cores"
     if cases[0]["rung"] == _LOOP:
         gains["loop"] = ratios([divide_cases(best, cases[0])], "as fast", words=format_rough)
         text += f" and {{loop}} as an {_LOOP}"
-    fallback = "How much faster the fastest way to multiply matrices is cannot be told from this run"
+    fallback = "This run does not show how much faster the fastest way to multiply matrices is"
     title = sentence(text, fallback, **gains)
     library, all_cores = rungs.get("best library, all cores"), rungs.get("bfloat16, all cores")
     says: list[Sentence] = []
     if library and all_cores:
         says.append(
             sentence(
-                "On the same cores a better library is {library} as PyTorch as it comes, and numbers of 16 bits are "
-                "{format} as float32 in that library. A comparison with a GPU that takes PyTorch as it comes for the "
-                "CPU leaves out both.",
+                "On the same cores the best library is {library} as plain PyTorch, and 16-bit numbers are {format} as "
+                "float32 in that library. Whoever compares a GPU with plain PyTorch on the CPU leaves out both.",
                 library=ratios([divide_cases(library, default)], "as fast"),
                 format=ratios([divide_cases(all_cores, library)], "as fast"),
             )
@@ -133,7 +132,7 @@ def _cycle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     rows = [estimate_row(label, case, "MAC/cycle", text=two_digits(case["estimate"])) for label, case in fastest]
     title = sentence(
         "One core finishes {count} multiply-adds in a clock cycle" + _compare_with_one(best),
-        "How many multiply-adds one core finishes in a clock cycle cannot be told from this run",
+        "This run does not show how many multiply-adds one core finishes in a clock cycle",
         count=amounts([best]),
     )
     yield Exhibit(
@@ -185,11 +184,10 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for dtype in formats
         for point in line_points(row_dicts(table[(table["backend"] == name) & (table["dtype"] == dtype)]), "n", 1e9)
     ]
-    for case in records(_peaks(view, device, most)):
-        level = {"dtype": case["dtype"], "library": _PEAK, "y": float(case["estimate"]) / 1e9}
-        sizes = sorted({row["x"] for row in rows if row["dtype"] == case["dtype"]})
-        rows += [{**level, "x": size, "low": None, "high": None} for size in sizes]
-    wide = max(row["y"] for row in rows) > 20 * min(row["y"] for row in rows)
+    peaks = {str(case["dtype"]): float(case["estimate"]) / 1e9 for case in records(_peaks(view, device, most))}
+    peaks = {dtype: peak for dtype, peak in peaks.items() if dtype in formats}
+    rates = [row["y"] for row in rows]
+    wide = max(*rates, *peaks.values()) > 20 * min(rates)
     on = f"{format_count(most, 'thread')} of {view.name}" if most else view.device_name(device)
     bests = {
         str(case["dtype"]): case
@@ -202,7 +200,7 @@ def _size_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             name,
             str(title),
             line_chart(pd.DataFrame(rows), "x", "y", "library", "dtype", ("rows and columns of each matrix", "GFLOP/s"),
-                       log=(True, wide)),
+                       levels={_PEAK: peaks}, log=(True, wide)),
             f"● measured on {on}. {BARS}. Measured peak: multiply-adds of numbers in registers.",
             "; ".join(f"{dtype}: {with_unit(case['estimate'], 'FLOP/s')} with {case['detail']}"
                       for dtype, case in bests.items()),
@@ -241,7 +239,7 @@ def _size_title(view: View, device: str, threads: int, bests: Mapping[str, Any])
     top = max(bests.values(), key=lambda case: float(case["estimate"]))
     fastest = sentence(
         f"The fastest product runs at {{rate}}, in {top['dtype']}",
-        "How fast the fastest product runs cannot be told from this run",
+        "This run does not show how fast the fastest product runs",
         rate=amounts([top], "FLOP/s"),
     )
     if not {"best", _TORCH} <= set(reached):
@@ -252,7 +250,7 @@ def _size_title(view: View, device: str, threads: int, bests: Mapping[str, Any])
         return shares([as_share(reached[backend], f"products in float32 with {by}", "the measured peak")])
 
     return sentence(
-        "In float32 the best library reaches {best} of the peak; PyTorch as it comes, {torch}",
+        "In float32 the best library reaches {best} of the measured peak, plain PyTorch {torch}",
         str(fastest),
         best=place("best"),
         torch=place(_TORCH),
@@ -266,20 +264,20 @@ def _single_shape_sentences(shapes: Estimates) -> Iterable[str]:
         if sizes.nunique() == 1:
             single.setdefault(str(sizes.iloc[0]).replace("x", " × "), []).append(str(dtype))
     for shape, dtypes in single.items():
-        yield f"In {join_words(dtypes)} one shape was measured, {shape}: another may be faster."
+        yield f"In {join_words(dtypes)} only the shape {shape} was measured; another may be faster."
 
 
 def _format_sentences(view: View, device: str, bests: Mapping[str, Any]) -> Iterable[str]:
     """Compare the rates in 16-bit formats with the rate in float32."""
     if {"float32", "bfloat16"} <= set(bests):
         gain = divide_cases(bests["bfloat16"], bests["float32"])
-        text = "bfloat16, a format of 16 bits, is {gain} as float32, each with its best library."
+        text = "bfloat16, a 16-bit format, is {gain} as float32, each with its best library."
         yield from filled_texts([sentence(text, gain=ratios([gain], "as fast"))])
     alone = {
         case["dtype"]: case for case in records(view.quantity("gemm.rate", device=device, backend="best", threads=1))
     }
     if {"float16", "float32"} <= set(alone) and (share := divide_cases(alone["float16"], alone["float32"])).value < 1:
-        text = "In float16, of 16 bits too, one core reaches only {share} of its float32 rate."
+        text = "In float16, also a 16-bit format, one core reaches only {share} of its float32 rate."
         yield from filled_texts([sentence(text, share=shares([replace(share, most=1.0)]))])
 
 
@@ -294,8 +292,8 @@ def _layer_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         for case in cases
     ]  # fmt: skip
     title = sentence(
-        "A library for neural networks makes layers {gain} as PyTorch's own code",
-        "What a library for neural networks gains over PyTorch's own code cannot be told from this run",
+        "A library for neural networks runs layers {gain} as PyTorch's own code",
+        "This run does not show what a library for neural networks gains over PyTorch's own code",
         gain=ratios(cases, "as fast"),
     )
     on_gpu = any(device_kind(case["device"]) == "gpu" for case in cases)
@@ -304,7 +302,7 @@ def _layer_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimate_chart(rows, "rate with the library over the rate without it", [1.0], "no gain", log=True),
+            estimate_chart(rows, "rate with the library over that without it", [1.0], "no gain", log=True),
             f"● measured on {view.name}, in float32, each layer called by itself (eager){short}. {BARS}.",
             alt_text(rows),
         ),

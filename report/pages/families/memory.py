@@ -71,7 +71,7 @@ def _bandwidth_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     memory = "main memory" if device_kind(device) == "cpu" else "its memory"
     title = sentence(
         f"{first} {{gain}} the bandwidth of {memory}",
-        f"How much more bandwidth caches give than {memory} cannot be told from this run",
+        f"This run does not show how many times the bandwidth of {memory} caches give",
         gain=amounts([divide_cases(near, far)], lambda gain: f"{format_rough(gain)} times"),
     )
     yield Exhibit(
@@ -79,7 +79,7 @@ def _bandwidth_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
             name,
             str(title),
             line_chart(pd.DataFrame(rows), "x", "y", "threads" if len(thread_counts) > 1 else None,
-                       axis=("size of all three arrays, MiB", "GB/s")),
+                       axis=("size of all three arrays, MiB", "GB/s (higher is faster)")),
             f"● measured on {view.device_name(device)}: triad reads two arrays and writes a third. {BARS}.",
             "; ".join(f"{format_count(int(record['threads']), 'thread')}, {_format_size(record['footprint'])}: "
                       f"{with_unit(record['estimate'], 'B/s')}" for record in records(cases)),
@@ -100,17 +100,22 @@ def _bandwidth_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
 
 
-def _cache_sentences(view: View, device: str) -> Iterable[str]:
-    """List a processor's cache sizes as reported by the system."""
+def _cache_sizes(view: View) -> dict[str, float]:
+    """Return the bytes of each level of the processor's caches, such as L1, as reported by the system."""
     cpu = (view.record.get("hardware") or {}).get("cpu")
-    caches = cpu.get("caches") if isinstance(cpu, Mapping) and device == "cpu" else None
-    sizes = [
-        f"{level.removesuffix('d')} of {_format_size(cache['bytes'] / cache['instances'])}"
+    caches = cpu.get("caches") if isinstance(cpu, Mapping) else None
+    return {
+        level.removesuffix("d"): cache["bytes"] / cache["instances"]
         for level, cache in (caches or {}).items()
         if level != "L1i"
-    ]
+    }
+
+
+def _cache_sentences(view: View, device: str) -> Iterable[str]:
+    """List a processor's cache sizes as reported by the system."""
+    sizes = [f"{level} of {_format_size(size)}" for level, size in _cache_sizes(view).items() if device == "cpu"]
     if sizes:
-        yield f"The caches, by what the system tells: {join_words(sizes)}."
+        yield f"The caches, as the system reports them: {join_words(sizes)}."
 
 
 def _main_memory_exhibit(view: View, name: str) -> Iterable[Exhibit]:
@@ -130,7 +135,7 @@ def _main_memory_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     memory = "Main memory" if len(tops) == 1 else "Memory"
     title = sentence(
         f"{memory} moves {join_words(moved)}",
-        "How many bytes a second memory moves cannot be told from this run",
+        "This run does not show how many bytes a second memory moves",
         **{f"d{at}": amounts([top], "B/s") for at, top in enumerate(tops)},
     )
     yield Exhibit(
@@ -164,8 +169,8 @@ def _core_gain_sentences(view: View) -> list[str]:
     share = as_number(most)
     if share.low is not None and share.low * cores > 1:
         gain = ratios([Number(share.value * cores, share.low * cores, share.high and share.high * cores)], "as many")
-        return filled_texts([sentence(f"{cores} cores together get {{gain}} bytes a second as one does.", gain=gain)])
-    return [f"Whether {cores} cores together get more than one cannot be told."]
+        return filled_texts([sentence(f"{cores} cores together get {{gain}} bytes a second as one core.", gain=gain)])
+    return [f"{cores} cores together get no more for certain than one core does."]
 
 
 def _fastest_per_device(best: pd.DataFrame) -> list[dict[str, Any]]:
@@ -189,7 +194,7 @@ def _streaming_store_sentences(largest: pd.DataFrame) -> Iterable[str]:
         best = (rates[_PAST] / rates[_PLAIN]).dropna().idxmax()
         ways = [row_dicts(same[(same["dtype"] == best) & (same["backend"] == way)])[0] for way in (_PAST, _PLAIN)]
         yield from filled_texts([sentence(
-            "Stores past the caches are {gain} as plain ones, which first read what they overwrite.",
+            "Stores past the caches are {gain} as regular stores, which first read the memory that they overwrite.",
             gain=ratios([divide_cases(*ways)], "as fast"),
         )])  # fmt: skip
 
@@ -205,31 +210,29 @@ def _latency_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         for device in view.devices()
         for point in line_points(row_dicts(steps[steps["device"] == device]), "footprint", 1e-9, 2**20)
     ]
-    # Omit an interval whose upper bound exceeds five times the value: it would flatten the chart. The table has the
-    # interval.
-    chart_rows = [{**row, **({"low": None, "high": None} if (row["high"] or 0) > 5 * row["y"] else {})} for row in rows]
     walk = [row for row in rows if row["device"] == rows[0]["device"]]
     near, far = ({**walk[at], "estimate": walk[at]["y"]} for at in (0, -1))
     title = sentence(
-        "A load takes {near} from the first cache and {far} from main memory" if near != far else "A load takes {near}",
-        "How long a load takes cannot be told from this run",
+        "A load takes {near} from the first cache and {far} from main memory"
+        if near != far
+        else "A load from main memory takes {near}",
+        "This run does not show how long a load takes",
         near=amounts([near], lambda value: f"{two_digits(value)} ns"),
         far=amounts([far], lambda value: f"{two_digits(value)} ns"),
     )
-    hidden = sum(row["high"] is not None for row in rows) > sum(row["high"] is not None for row in chart_rows)
-    wide = " Points without one vary too widely between rounds to draw it; the table has it." if hidden else ""
     several_devices = len({row["device"] for row in rows}) > 1
+    regions = [(level, size / 2**20) for level, size in _cache_sizes(view).items()]
     yield Exhibit(
         Chart(
             name, str(title),
-            line_chart(pd.DataFrame(chart_rows), "x", "y", "device" if several_devices else None,
-                       axis=("size of the array that is walked through, MiB", "ns for a load")),
-            f"● measured on {view.name}, in random order, each load at the address that the last one read. {BARS}."
-            + wide,
+            line_chart(pd.DataFrame(rows), "x", "y", "device" if several_devices else None,
+                       axis=("size of the array, MiB", "ns per load (lower is faster)"), regions=regions),
+            f"● measured on {view.name}, in random order, each load at the address that the last load read. {BARS}."
+            + (f" Shaded: {join_words([name for name, _ in regions])}, as the system reports them." if regions else ""),
             "; ".join(f"{_format_size(row['x'] * 2**20)}: {two_digits(row['y'])} ns" for row in rows),
         ),
         filled_texts(
-            sentence("A load takes {gain} from main memory as from the caches that a core has for itself.",
+            sentence("A load from main memory takes {gain} as one from the core's own caches.",
                      gain=ratios([gain], "as long"))
             for gain in records(view.quantity("sequential.cache_gain"))
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -19,7 +20,7 @@ OPERATIONS, TIME = "of the operations", "of the time"
 # The last exhibit's title counts a model if its median layer can do at least this many calculations at once.
 MANY = 1000
 _PHASES = {"forward": "answering", "prefill": "reading a prompt", "decode": "writing text"}
-_PRODUCTS = "Matrix products are taken together with convolutions and attention."
+_PRODUCTS = "Matrix products include convolutions and attention."
 Case = dict[str, Any]
 
 
@@ -35,7 +36,8 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
         widths = records(view.quantity("sequential.parallel_width", level="median"))
         if len(widths) > most:
             most = len(widths)
-            widest = _width_exhibit(widths, records(view.quantity("sequential.dependent_levels", counted="operators")))
+            levels = records(view.quantity("sequential.dependent_levels", counted="operators"))
+            widest = replace(_width_exhibit(widths, levels), nodes=(view.node,))
     if widest:
         yield widest
 
@@ -120,8 +122,8 @@ def _inference_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         for case in _usual_cases(cases)
     ]
     title = sentence(
-        "Without training, matrix products take {share} of the time",
-        "What matrix products take of the time without training cannot be told from this run",
+        "In inference, matrix products take {share} of the time",
+        "This run does not show how much of the time of inference matrix products take",
         share=shares(_usual_cases(cases)),
     )
     yield Exhibit(
@@ -154,14 +156,14 @@ def _width_exhibit(widths: list[Case], levels: list[Case]) -> Exhibit:
     return Exhibit(
         Chart(
             "model-steps-width",
-            f"In {many} of {len(widths)} models the median layer holds {MANY:,} calculations or more that can run "
-            "at once",
+            f"In {many} of {len(widths)} models, {MANY:,} calculations or more of the median layer can run at "
+            "once",
             estimate_chart(rows, "calculations at once in the median layer, for one sample", [float(MANY)],
                            f"{MANY:,} calculations", log=True),
             "● counted from the models' graphs, for one forward pass of one sample; the same on every machine.",
             alt_text(rows),
         ),
-        ["A batch multiplies them. Operators, however, wait for one another: the longest chain has "
+        ["A batch multiplies the calculations. Operators, however, wait for one another: the longest chain has "
          f"{min(deep.values()):,.0f} ({min(deep, key=lambda model: deep[model])}) to {max(deep.values()):,.0f} of them "
          f"({max(deep, key=lambda model: deep[model])})."] if deep else [],
         Table(["Model", "Calculations at once", "Operators that wait for one another"],
@@ -190,17 +192,18 @@ def _content_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         if number.low is not None and number.high is not None and not number.low <= 1 <= number.high
     ]
     title = sentence(
-        f"What is in the matrices changes the rate in {len(changed)} of {len(cases)} cases: {{rates}} as random numbers"
+        f"The content of matrices changes the rate in {len(changed)} of {len(cases)} comparisons: {{rates}} as "
+        "random numbers"
         if changed
-        else "What is in the matrices makes no difference to the rate that can be told",
-        "What the content of matrices does to the rate cannot be told from this run",
+        else "The content of matrices changes the rate in no comparison for certain",
+        "This run does not show how the content of matrices changes the rate",
         **({"rates": ratios(cases, "as fast")} if changed else {}),
     )
     yield Exhibit(
         Chart(
             f"model-steps-content-{name}",
             str(title),
-            estimate_chart(rows, "rate (%), that on random normal numbers is 100%", [100.0],
+            estimate_chart(rows, "rate over that on random normal numbers (%)", [100.0],
                            "as on random normal numbers",
                            log=False),
             f"● measured on {view.device_name(device)}: products of {cases[0]['shape'].replace('x', ' × ')}, "

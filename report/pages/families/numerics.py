@@ -19,12 +19,12 @@ from report.quantities.ladder import LOOPS
 # Labels for changes in how a product is computed. The first change should not alter the result; the last is expected
 # to alter it.
 _METHODS = {
-    "cell_order": "entries worked out in another order",
-    "permuted": "rows and columns in other places, by a library",
+    "cell_order": "entries computed in another order",
+    "permuted": "rows and columns permuted, by a library",
     "threads": "another number of threads, by a library",
     "libraries": "another library",
-    "split_k": "sums added up in parts",
-    "summation": "sums added up in another order",
+    "split_k": "sums added in parts",
+    "summation": "sums added in another order",
 }
 _ORDER = list(_METHODS)
 
@@ -64,7 +64,7 @@ def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             name,
             str(title),
             estimate_chart(rows, "largest difference in an entry, units in the last place", log=False),
-            f"● measured on {view.name}: the least and the most over all libraries, number formats and shapes.",
+            f"● measured on {view.name}: smallest and largest difference over libraries, number formats and shapes.",
             alt_text(rows),
         ),
         [
@@ -73,7 +73,7 @@ def _spread_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             *_repeat_sentences(view),
         ],
         Table(
-            ["What is changed", "Library, format", "Shape, m × n × k", "Largest difference"],
+            ["Change", "Library, format", "Shape, m × n × k", "Largest difference"],
             [
                 [_METHODS[str(case["method"])],
                  f"{library_name(str(case['backend']))}, {case['dtype']}{device_suffix(view, str(case['device']))}",
@@ -93,14 +93,17 @@ def _spread_title(most: Any) -> Sentence:
     parts: list[str] = []
     units: dict[str, float] = {}
     if "cell_order" in most:
-        moved = "moves them by up to {order} units in the last place" if most["cell_order"] else "changes no bit"
-        parts.append(f"The order in which a product's entries are worked out {moved}")
+        moved = "changes them by up to {order} units in the last place" if most["cell_order"] else "changes no bit"
+        parts.append(f"The order in which a product's entries are computed {moved}")
         units |= {"order": most["cell_order"]} if most["cell_order"] else {}
     if "summation" in most:
-        parts.append("the order of the sum in an entry moves it by up to {sum} units in the last place")
+        parts.append("the order of addition within an entry changes it by up to {sum} units in the last place")
         units["sum"] = most["summation"]
     if not parts:
-        parts, units = ["What is changed moves an entry by up to {any} units in the last place"], {"any": most.max()}
+        parts, units = (
+            ["Another way of computing changes an entry by up to {any} units in the last place"],
+            {"any": most.max()},
+        )
     return sentence(
         capitalize("; ".join(parts)), **{name: _exact_place(value, _format_ulp) for name, value in units.items()}
     )
@@ -117,10 +120,10 @@ def _repeat_sentences(view: View) -> Iterable[str]:
     products = len({(cell["device"], cell["dtype"], cell["backend"], cell["shape"]) for cell in cells})
     if cells and all(cell["estimate"] == 1 for cell in cells):
         each = f"each of {products} products" if products > 1 else "the product"
-        yield f"Repeated, within a process or in another, {each} gave the same bits."
+        yield f"Repeated in the same process or in another, {each} gave the same bits."
     elif cells:
         most = format_rough(max(float(cell["estimate"]) for cell in cells))
-        yield f"Repeated, a product of the same numbers came out in up to {most} different ways."
+        yield f"Repeated, a product of the same numbers gave up to {most} different results."
 
 
 def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
@@ -147,8 +150,8 @@ def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     ]  # fmt: skip
     ends = [cells[0], *(cells[-1:] if len(cells) > 1 else [])]
     text = [
-        f"A product in {rows[0]['label']} errs by one part in {{first}}",
-        f"one in {rows[-1]['label']} by one in {{last}}",
+        f"A product in {rows[0]['label']} is off by one part in {{first}}",
+        f"a product in {rows[-1]['label']} by one in {{last}}",
     ]
     title = sentence(
         ", ".join(text[: len(ends)]),
@@ -164,13 +167,13 @@ def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             name,
             str(title),
             estimate_chart(rows, "error, millionths of the result", log=True),
-            f"● measured on {view.name}: the library and shape that err most in each format; a product times a "
-            "random vector, checked in float64.",
+            f"● measured on {view.name}: the library and shape with the largest error in each format; a product "
+            "times a random vector, checked in float64.",
             alt_text(rows),
         ),
         [
-            "Libraries add up products of 16-bit numbers in float32. Sums that are rounded to bfloat16 at every step "
-            f"and added in other orders lie up to {format_number(100 * float(sums['estimate'].max()), 2)}% apart."
+            "Libraries add products of 16-bit numbers in float32. Sums that are rounded to bfloat16 at every step and "
+            f"added in other orders differ by up to {format_number(100 * float(sums['estimate'].max()), 2)}%."
         ]
         if len(sums)
         else [],
@@ -187,5 +190,5 @@ def _format_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 FAMILY = Family(
     "numerics", "Rounding: the order of the work, and number formats",
-    "Does the order of the work change the result, and how far off is each number format?", show,
+    "Does the order of the work change the result, and how large is the error of each number format?", show,
 )  # fmt: skip

@@ -15,10 +15,10 @@ from report.pages.heading_numbers import amounts, as_number, filled_texts, ratio
 from report.pages.verdict_words import BARS
 
 _KERNELS = {
-    ("branches", "predictable"): "branch that follows a pattern",
-    ("chain", "random"): "round of a hash, arithmetic alone",
-    ("states", "text"): "state machine that reads a text",
-    ("branches", "random"): "branch that nothing can guess",
+    ("branches", "predictable"): "predictable branch",
+    ("chain", "random"): "one step of a hash (arithmetic alone)",
+    ("states", "text"): "one step of a state machine",
+    ("branches", "random"): "unpredictable branch",
 }
 _NAMES = {"chain": "arithmetic", "states": "state machine", "chase": "loads", "branches": "branches"}
 
@@ -52,18 +52,18 @@ def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     costs = records(view.quantity("sequential.mispredict_cycles"))
     clocks = records(view.quantity("clock.rate"))
     title = sentence(
-        "A step that waits for the last one takes {time}",
-        "What a step costs that waits for the last one cannot be told from this run",
+        "A step that has to wait for the one before takes {time}",
+        "This run does not show how long a step takes that has to wait for the one before",
         time=amounts(cases, "s"),
     )
     if gains and (as_number(gains[0]).low or 0) > 1:
-        text = "A step whose branch nothing can guess takes {gain} as one whose branch follows a pattern"
+        text = "A step with an unpredictable branch takes {gain} as one with a predictable branch"
         places = {"gain": ratios(gains[:1], "as long")}
         if costs:
-            text, places = f"{text}: a wrong guess costs {{cost}} cycles", {**places, "cost": amounts(costs[:1])}
+            text, places = f"{text}; a wrong prediction costs {{cost}} cycles", {**places, "cost": amounts(costs[:1])}
         branches = sentence(text, **places)
         title = branches if branches.is_complete else title
-    says = ["Each step needs the result of the one before, so that neither vectors nor more cores can shorten it."]
+    says = ["Each step needs the result of the one before, so neither vectors nor more cores can shorten the chain."]
     if clocks:
         cycle = amounts(clocks[:1], lambda rate: with_unit(1 / rate, "s", 2))
         says += filled_texts([sentence("A clock cycle of this core takes {cycle}.", cycle=cycle)])
@@ -71,7 +71,7 @@ def _step_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimate_chart(rows, "ns for a step", log=True),
+            estimate_chart(rows, "ns per step (lower is faster)", log=True),
             f"● measured on one core of {view.name}. {BARS}.",
             alt_text(rows),
         ),
@@ -113,7 +113,7 @@ def _device_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         return
     title = sentence(
         "One core of the CPU runs a chain of steps {gain} as one thread of the GPU",
-        "How much faster one core runs a chain of steps than one thread of the GPU cannot be told from this run",
+        "This run does not show how much faster one core runs a chain of steps than one thread of the GPU",
         gain=ratios((as_number(case).inverse for case in alone), "as fast", words=format_rough),
     )
     rows = [estimate_row(str(case["label"]) + device_suffix(view, str(case["device"])), case, "1",
@@ -122,7 +122,9 @@ def _device_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            estimate_chart(rows, "steps a second of the GPU over those of the CPU", [1.0], "equal", log=True),
+            estimate_chart(
+                rows, "steps a second, GPU over CPU", [1.0], "equal", log=True, ends=("CPU faster", "GPU faster")
+            ),
             f"● measured on {view.name} and its GPU. {BARS}.",
             alt_text(rows),
         ),
@@ -133,5 +135,6 @@ def _device_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 FAMILY = Family(
     "one-thread", "One step after another",
-    "What does a step cost that has to wait for the last one, and what does a wrongly guessed branch?", show,
+    "How long does a step take that has to wait for the one before, and what does a wrongly predicted branch "
+    "cost?", show,
 )  # fmt: skip

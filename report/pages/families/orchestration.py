@@ -53,56 +53,57 @@ def _lost_time_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     yield estimate_list(
         name,
         sentence(
-            f"Preparing data costs a training loop up to {{share}} of its time: {most['model']} from "
+            f"Preparing data costs a training loop up to {{share}} of its time: {most['model']} on "
             f"{SOURCES[str(most['source'])]}",
-            "What preparing data costs a training loop cannot be told from this run",
+            "This run does not show what preparing data costs a training loop",
             share=shares([most], most=True),
         ),
-        entries, "%", "percent of the time lost, against batches in place",
+        entries, "%", "time lost against batches in place (%)",
         f"● measured on {view.name}, each with the number of worker processes that does best.",
         ["Loop", "Workers", "Preparing a sample", "Time lost"], log=False, says=says,
     )  # fmt: skip
 
 
-def _turn_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+def _iteration_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     """Show how an iteration is split into waiting and training, by data source and worker count.
 
     The exhibit is for the loop with the longest wait.
     """
     wait_shares = records(view.quantity("orchestration.wait_share"))
-    turns = {_turn_key(record): record for record in records(view.cases("orchestration"))}
-    wait_shares = [case for case in wait_shares if _turn_key(case) in turns]
+    times = {_iteration_key(record): record for record in records(view.cases("orchestration"))}
+    wait_shares = [case for case in wait_shares if _iteration_key(case) in times]
     if not wait_shares:
         return
     loops = {tuple(case[key] for key in LOOP if key != "source") for case in wait_shares}
-    longest = max(wait_shares, key=lambda case: float(case["estimate"]) * float(turns[_turn_key(case)]["estimate"]))
+    longest = max(wait_shares, key=lambda case: case["estimate"] * times[_iteration_key(case)]["estimate"])
     loop = tuple(longest[key] for key in LOOP if key != "source")
     loop_cases = sorted((case for case in wait_shares if tuple(case[key] for key in LOOP if key != "source") == loop),
                   key=lambda case: (_sort_key(case), int(case["workers"])))  # fmt: skip
     bars: list[dict[str, Any]] = []
     table = []
-    for turn_case in loop_cases:
-        turn, wait = 1e3 * float(turns[_turn_key(turn_case)]["estimate"]), float(turn_case["estimate"])
-        workers = "" if turn_case["source"] == PRELOADED else f", {format_count(int(turn_case['workers']), 'worker')}"
-        case = f"{SOURCES[str(turn_case['source'])]}{workers}"
-        bars += [{"case": case, "ms": turn * wait, "of": WAIT}, {"case": case, "ms": turn * (1 - wait), "of": STEP}]
-        table.append([case, format_estimate(turns[_turn_key(turn_case)], "s"), format_estimate(turn_case, "1")])
-    fallback = f"How long {model_and_batch(longest)}, waits for its data cannot be told from this run"
+    for case in loop_cases:
+        iteration, wait = times[_iteration_key(case)], float(case["estimate"])
+        workers = "" if case["source"] == PRELOADED else f", {format_count(int(case['workers']), 'worker')}"
+        label, ms = f"{SOURCES[str(case['source'])]}{workers}", 1e3 * float(iteration["estimate"])
+        bars += [{"case": label, "ms": ms * wait, "of": WAIT}, {"case": label, "ms": ms * (1 - wait), "of": STEP}]
+        table.append([label, format_estimate(iteration, "s"), format_estimate(case, "1")])
+    fallback = f"This run does not show how long {model_and_batch(longest)} waits for its data"
     waits = shares([longest])
     title = sentence(
-        f"A turn of {model_and_batch(longest)}, waits {{share}} of its time for its data", fallback, share=waits
+        f"An iteration of {model_and_batch(longest)} waits for its data {{share}} of the time", fallback, share=waits
     )
     with_workers = [
         case for case in loop_cases if case["source"] == longest["source"] and case["workers"] > longest["workers"]
     ]
     ready = [case for case in loop_cases if case["source"] == PRELOADED]
     if with_workers and ready:
-        best = min(with_workers, key=lambda case: float(turns[_turn_key(case)]["estimate"]))
-        ratio = divide_cases(turns[_turn_key(best)], turns[_turn_key(ready[0])])
+        best = min(with_workers, key=lambda case: float(times[_iteration_key(case)]["estimate"]))
+        ratio = divide_cases(times[_iteration_key(best)], times[_iteration_key(ready[0])])
         if (as_share(best).high or 1.0) < (as_share(longest).low or 0.0):
             title = sentence(
-                f"With workers, waiting for {SOURCES[str(longest['source'])]} takes {{after}} of a turn, without "
-                "{before}; the turn still takes {ratio} as with batches in place",
+                f"Worker processes cut the wait for {SOURCES[str(longest['source'])]} from {{before}} of an iteration "
+                "to "
+                "{after}; an iteration then takes {ratio} as with batches in place",
                 str(title),
                 before=waits,
                 after=shares([best]),
@@ -110,19 +111,20 @@ def _turn_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             )
     yield Exhibit(
         Chart(
-            name, str(title), bar_chart(pd.DataFrame(bars), "ms", "case", "ms of a turn", "of", stacked=True),
-            f"● measured on {view.name}, {model_and_batch(longest)}{gpu_suffix(str(longest['device']))}: medians.",
+            name, str(title), bar_chart(pd.DataFrame(bars), "ms", "case", "ms of an iteration", "of", stacked=True),
+            f"● measured on {view.name}, {model_and_batch(longest)}{gpu_suffix(str(longest['device']))}: medians; the "
+            "table has their intervals.",
             "; ".join(f"{row['case']}, {row['of']}: {two_digits(row['ms'])} ms" for row in bars),
         ),
-        ["A turn of the loop prepares one batch and trains on it.",
+        ["An iteration of the loop prepares one batch and trains on it.",
          *(["Worker processes take cores that the training step needs."] if longest["device"] == "cpu" else [])],
-        Table(["Data", "A turn", "Share that is waiting"], table, "lrr",
+        Table(["Data", "An iteration", "Share that is waiting"], table, "lrr",
               f"{model_and_batch(longest)} on {view.name}, one of {format_count(len(loops), 'loop')}"),
         heading=title,
     )  # fmt: skip
 
 
-def _turn_key(case: Mapping[str, Any]) -> tuple[Any, ...]:
+def _iteration_key(case: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(case[key] for key in (*LOOP, "workers"))
 
 
@@ -137,14 +139,14 @@ def _idle_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     yield estimate_list(
         name,
         sentence(
-            "With its batch in place, a GPU has nothing to do for {share} of a training step",
-            "How long a GPU has nothing to do with its batch in place cannot be told from this run",
+            "A GPU idles for {share} of a training step, even with its batch in place",
+            "This run does not show how long a GPU idles with its batch in place",
             share=shares(largest.values()),
         ),
         [(f"{model_and_batch(case)}, {case['dtype']}{gpu_suffix(str(case['device']))}", percent_case(case),
           []) for case in largest.values()],
-        "%", "percent of a step in which no kernel runs",
-        f"● measured on {view.name}, PyTorch as it comes; each model and number format at its largest batch.",
+        "%", "part of a step in which no kernel runs (%)",
+        f"● measured on {view.name}, plain PyTorch; each model and number format at its largest batch.",
         ["Step", "Idle"], log=False, says=["Between two kernels a GPU waits until its host has started the next."],
     )  # fmt: skip
 
@@ -161,25 +163,25 @@ def _rank_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         talk = next((other for other in talks if all(other[key] == job[key] for key in same)), None)
         label = f"{model_and_batch(job)}, {format_count(int(job['ranks']), 'rank')}{gpu_suffix(str(job['device']))}"
         entries.append((label, percent_case(job), [format_estimate(talk, "1") if talk else ""]))
-    says = ["A rank trains on a batch of its own, on a core or a GPU of its own; after every step all average their "
-            "gradients."]  # fmt: skip
+    says = ["A rank is a process that trains on its own batch, on its own core or GPU; after every step all ranks "
+            "average their gradients."]  # fmt: skip
     if talks:
         says += filled_texts([sentence("Averaging takes {share} of a step.", share=shares(talks))])
     ranks = join_words(sorted({str(int(case["ranks"])) for case in cases}), "or")
     lost = [share for share in map(as_share, cases) if share.high is not None and share.high < 1]
-    each = f"each of {ranks} ranks loses of the rate of one alone"
+    each = f"each of {ranks} ranks loses against a rank alone"
     title = sentence(
-        f"Each of {ranks} ranks trains at {{share}} of the rate of one alone",
-        f"What {each} cannot be told from this run",
+        f"Each of {ranks} ranks trains at {{share}} of the rate of a rank alone",
+        f"This run does not show what {each}",
         share=shares(lost),
     )
     if len(lost) < len(cases):
-        says.append(f"In {len(cases) - len(lost)} of {len(cases)} jobs the interval reaches 100%, or none is known: "
-                    "whether anything is lost cannot be told.")  # fmt: skip
+        says.append(f"In {len(cases) - len(lost)} of {len(cases)} jobs no loss is certain: the interval reaches 100%, "
+                    "or none is known.")  # fmt: skip
     yield estimate_list(
         name,
         title,
-        entries, "%", "rate of a rank, percent of that of one alone", f"● measured on {view.name}.",
+        entries, "%", "rate of a rank over that of a rank alone (%)", f"● measured on {view.name}.",
         ["Job", "Averaging, share of a step", "Rate of a rank over one alone"],
         1.0, [100.0], "100%: nothing is lost", False, says,
     )  # fmt: skip
@@ -206,14 +208,14 @@ def _gpu_count_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     yield Exhibit(
         Chart(
             "orchestration-needed",
-            f"The GPU with the most memory can hold {len(alone)} of {len(rows)} models in training; "
-            f"{largest['label']} needs {largest['text']}",
-            estimate_chart(rows, "GPUs that hold a model in training", log=True),
+            f"One GPU with the most memory holds {len(alone)} of {len(rows)} models while they train; "
+            f"{largest['label']} needs {largest['text']} GPUs",
+            estimate_chart(rows, "GPUs needed to hold a model while it trains", log=True),
             "◑ derived: 16 bytes of memory for each weight, over the memory of a GPU. Left mark: the GPU with the most "
             "memory; right mark: that with the least.",
             alt_text(rows),
         ),
-        [f"What a batch keeps for the backward pass is counted for this study's own models only: {BATCH} samples."],
+        [f"Memory for activations is counted for this study's own models only, with a batch of {BATCH} samples."],
         Table(["Model", "Fewest", "Of", "Most", "Of"], table, "lrlrl", "GPUs whose memory holds a model in training"),
         ["G21"],
     )  # fmt: skip
@@ -227,12 +229,12 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 
 def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     yield from _lost_time_exhibit(view, f"orchestration-lost-{place}")
-    yield from _turn_exhibit(view, f"orchestration-turn-{place}")
+    yield from _iteration_exhibit(view, f"orchestration-turn-{place}")
     yield from _idle_exhibit(view, f"orchestration-idle-{place}")
     yield from _rank_exhibit(view, f"orchestration-ranks-{place}")
 
 
 FAMILY = Family(
     "orchestration", "Keeping devices busy",
-    "What do preparing the data and talking to each other cost, and how many GPUs does a model need?", show,
+    "What do data preparation and communication cost, and how many GPUs does a model need?", show,
 )  # fmt: skip

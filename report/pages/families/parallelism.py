@@ -18,7 +18,7 @@ from report.pages.verdict_words import BARS
 from report.quantities.sustained import MINUTES_S
 
 _LOADS = {"products": "matrix products", "triad": "triad from main memory", "one_block": "products in one block"}
-_LINEAR = "as many times as long as paths"
+_LINEAR = "n times as long for n paths"
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
@@ -66,39 +66,44 @@ def _core_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     most = int(cases[0]["threads"])
     rows = [estimate_row(str(case["label"]), case, "1", text=f"×{format_rough(case['estimate'])}") for case in cases]
     title = _gain_title(cases, most)
-    unsure = sum(not (as_number(case).low or 0) > 1 for case in cases)
     yield Exhibit(
         Chart(
             name,
             str(title),
-            estimate_chart(rows, f"rate of {format_count(most, 'core')} over that of one", [1.0, float(most)],
-                           "from no gain to as many times as cores", log=most > 8),
+            estimate_chart(rows, f"rate on {format_count(most, 'core')} over that on one", [1.0, float(most)],
+                           f"from no gain to {most} times", log=most > 8),
             f"● measured on {view.name}. {BARS}.",
             alt_text(rows),
         ),
-        ["Triad reads two arrays and writes a third; training is that of PyTorch in float32.",
-         *([f"In {unsure} of {format_count(len(cases), 'kind')} of work no gain is certain."] if unsure else [])],
+        ["Triad reads two arrays from main memory and writes a third; training is in PyTorch, float32."],
         Table(
             ["Work", "Gain"],
             [[str(case["label"]), format_estimate(case, "")] for case in cases],
             "lr",
-            f"The rate of {format_count(most, 'core')} over that of one on {view.name}",
+            f"Rate on {format_count(most, 'core')} over that on one, on {view.name}",
         ),
         heading=title,
     )  # fmt: skip
 
 
 def _gain_title(cases: list[dict[str, Any]], most: int) -> Sentence:
-    """Return a title with the largest and the smallest gain, among gains whose interval lies above 1."""
+    """Return a title with the largest and the smallest certain gain, and the kinds of work without a certain gain.
+
+    A gain is certain if its interval lies above 1.
+    """
+    otherwise = f"This run does not show what {format_count(most, 'core')} gain over one"
     certain = [case for case in cases if (as_number(case).low or 0) > 1]
-    ends = list({str(case["label"]): case for case in (certain[-1], certain[0])}.items()) if certain else []
-    gains = join_words([f"{label} {{gain{at}}}" for at, (label, _) in enumerate(ends)])
+    if not certain:
+        return sentence(otherwise)
+    ends = list({format_rough(case["estimate"]): case for case in (certain[0], certain[-1])}.values())[::-1]
+    gains = join_words([f"{case['label']} {{gain{at}}}" for at, case in enumerate(ends)])
+    unsure = [str(case["label"]) for case in cases if case not in certain]
+    rest = join_words(unsure, "or") if len(unsure) < 3 else f"{len(unsure)} of {len(cases)} kinds of work"
     return sentence(
         f"{format_count(most, 'core')} run {gains} as one core"
-        if ends
-        else f"What {format_count(most, 'core')} gain over one cannot be told from this run",
-        f"What {format_count(most, 'core')} gain over one cannot be told from this run",
-        **{f"gain{at}": ratios([as_number(case)], "as fast", words=format_rough) for at, (_, case) in enumerate(ends)},
+        + (f"; no gain is certain for {rest}" if unsure else ""),
+        otherwise,
+        **{f"gain{at}": ratios([as_number(case)], "as fast", words=format_rough) for at, case in enumerate(ends)},
     )
 
 
@@ -110,13 +115,13 @@ def _thread_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     enough = records(view.quantity("parallelism.threads_for_90_percent", device=device))
     best = max(line, key=lambda point: float(point["y"]))
     title = sentence(
-        "Throughput grows with the threads in flight up to {rate} GFLOP/s",
-        "How throughput grows with the threads in flight",
+        "With enough threads in flight, throughput reaches {rate} GFLOP/s",
+        "Throughput by threads in flight",
         rate=amounts([{**best, "estimate": best["y"]}], format_rough),
     )
     if enough:
         title = sentence(
-            "It takes {threads} threads in flight to get nine tenths of the GPU's throughput",
+            "The GPU needs {threads} threads in flight for nine tenths of its throughput",
             str(title),
             threads=amounts(enough[:1], format_rough),
         )
@@ -152,7 +157,7 @@ def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     title = sentence(
         f"Work takes {join_words([f'{{cost{at}}} on {name}' for at, name in enumerate(where)])} if {most} neighbours "
         f"take {most} paths through it, not one",
-        "What it costs if neighbours take different paths cannot be told from this run",
+        "This run does not show what different paths of neighbours cost",
         **{f"cost{at}": ratios([case], "as long") for at, case in enumerate(ends)},
     )
     gpu = any(device_kind(device) == "gpu" for device in devices)
@@ -161,13 +166,14 @@ def _path_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             name,
             str(title),
             line_chart(pd.DataFrame(rows), "x", "y", "device",
-                       axis=("different paths in a group of 32", "time over that of one")),
-            f"● measured on {view.name}; on a processor one core, the faster of vectors with masks and of one element "
-            f"after the other. {BARS}.",
+                       axis=("different paths in a group of 32", "time over that of one path")),
+            f"● measured on {view.name}. The CPU: one core, by vectors with masks or one element at a time, whichever "
+            f"is faster. {BARS}.",
             "; ".join(f"{case['paths']} paths{device_suffix(view, str(case['device']))}: {two_digits(case['estimate'])}"
                       for case in cases),
         ),
-        ["One instruction works on a whole group. Where its members part ways, each path has to be run in turn."],
+        ["One instruction works on a whole group of neighbours. If they take different paths, the group runs each path "
+         "in turn."],
         claims=["N06"] if gpu else [],
         heading=title,
     )  # fmt: skip
@@ -188,10 +194,8 @@ def _sustained_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     ]
     lost = [share for case in cases if (share := as_share(case)).low is not None and share.low > 0]
     title = sentence(
-        "Load without a pause costs up to {share} of the rate"
-        if lost
-        else "Load without a pause costs nothing of the rate that can be told",
-        "What load without a pause costs of the rate cannot be told from this run",
+        "Minutes of load cost up to {share} of the rate" if lost else "Minutes of load cost nothing for certain",
+        "This run does not show what minutes of load cost",
         **({"share": shares(lost, most=True)} if lost else {}),
     )
     yield Exhibit(
@@ -208,5 +212,5 @@ def _sustained_exhibit(view: View, name: str) -> Iterable[Exhibit]:
 
 FAMILY = Family(
     "parallelism", "Side by side: cores, threads and paths",
-    "What do more cores gain, what does it cost if they part ways, and does the rate last?", show,
+    "What do more cores gain, what do different paths cost, and does the rate last?", show,
 )  # fmt: skip

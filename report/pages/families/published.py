@@ -22,8 +22,8 @@ from report.quantities.published_speeds import PROCESSOR
 TRAINING, DESKTOP, SERVER = "G09", "W07", "G06"
 # Caveats on CPU figures, by source.
 _REMARKS = {
-    "anybench-stream": "The triad on the Ryzen moves a third more than it counts, which flatters the GPU.",
-    "opencl-benchmark": "OpenCL leaves much of the EPYC's bandwidth unused, which flatters the GPU.",
+    "anybench-stream": "The triad on the Ryzen moves a third more than it counts, which favours the GPU.",
+    "opencl-benchmark": "OpenCL leaves much of the EPYC's bandwidth unused, which favours the GPU.",
     "uob-portability": "Fujitsu's A64FX is a server processor with the kind of memory that GPUs have.",
 }
 
@@ -70,13 +70,17 @@ def replaced_chart(document: Mapping[str, Any], name: str) -> Chart:
     best = {kind: [job["most"]["estimate"] for job in jobs if job["training"] is kind] for kind in (True, False)}
     most = "at most " if any(job["machines"] > 1 for job in jobs if job["training"]) else ""
     kinds = [f"{most}{format_range(best[True], two_digits)} server processors in training"] if best[True] else []
-    kinds += [f"{format_range(best[False], two_digits)} in answering"] if best[False] else []
+    kinds += (
+        [f"{format_range(best[False], two_digits)}{'' if kinds else ' server processors'} in inference"]
+        if best[False]
+        else []
+    )
     slow, fast = (join_words(list(dict.fromkeys(str(job[end]["gpu"]) for job in jobs))) for end in ("least", "most"))
     rounds = join_words(sorted({str(job["setting"]).removeprefix("MLPerf ") for job in jobs}))
     rows = [{"label": capitalize(str(job["job"])), **_range_row(job["least"], job["most"])} for job in jobs]
     return Chart(
-        name, f"The fastest GPU of a round replaces {join_words(kinds)}",
-        estimate_chart(rows, "server processors that one GPU replaces", *_threshold_band(document), log=True),
+        name, f"In each MLPerf round, the fastest GPU did the work of {join_words(kinds)}",
+        estimate_chart(rows, "server processors whose work one GPU did", *_threshold_band(document), log=True),
         f"○ published by entrants of MLPerf {rounds}. Left mark: the slowest GPU of the round ({slow}). Right mark: "
         f"the fastest ({fast}). {_sharing_text(jobs)}",
         alt_text(rows),
@@ -90,8 +94,8 @@ def _sharing_text(jobs: Sequence[Mapping[str, Any]]) -> str:
         return ""
     most = max(job["machines"] for job in shared)
     return (
-        f"In {len(shared)} of {format_count(len(jobs), 'job')}, up to {most} servers shared the CPU's side. They lose "
-        "time between them, so these numbers are the most that they can be."
+        f"In {len(shared)} of {format_count(len(jobs), 'job')}, up to {most} servers worked together. Working together "
+        "slows them down, so these numbers are upper limits."
     )
 
 
@@ -100,20 +104,19 @@ def _replaced_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     if not jobs:
         return
     says = ["Both sides ran the same benchmark, each in the number format that its entrant chose. Results of several "
-            "GPUs or servers are divided by the number of GPUs or processors. A server of two processors counts twice: "
-            "half of each number is how many such servers one GPU replaces."]  # fmt: skip
+            "GPUs or servers are divided by the number of GPUs or processors. One GPU replaces half as many servers of "
+            "two processors."]  # fmt: skip
     if limits:
         least, most = (sum(job[end]["estimate"] >= limits[0] for job in jobs) for end in ("least", "most"))
-        says.append(f"The fastest GPU replaces {two_digits(limits[0])} processors or more in {most} of {len(jobs)} "
-                    f"jobs, the slowest in {least or 'none'}.")  # fmt: skip
+        says.append(f"The fastest GPU did the work of {two_digits(limits[0])} processors or more in {most} of "
+                    f"{len(jobs)} jobs, the slowest GPU in {least or 'none'}.")  # fmt: skip
     table = [[capitalize(str(job["job"])), str(job["setting"]), str(job["processor"]), str(job["machines"]),
-              str(job["least"]["gpu"]), _range_text(job["least"]), str(job["most"]["gpu"]), _range_text(job["most"])]
+              *(f"{_range_text(job[end])}, {job[end]['gpu']}" for end in ("least", "most"))]
              for job in jobs]  # fmt: skip
     yield Exhibit(
         replaced_chart(evidence.document, "published-replaced"), says,
-        Table(["Job", "Round", "Processor", "Servers", "Slowest GPU", "Replaces", "Fastest GPU", "Replaces"], table,
-              "lllrlrlr",
-              "Server processors that one GPU replaces, with range"), [TRAINING, "W02", "N11", "N12"])  # fmt: skip
+        Table(["Job", "Round", "Processor", "Servers", "By the slowest GPU", "By the fastest GPU"], table, "lllrll",
+              "Server processors whose work one GPU did, with range"), [TRAINING, "W02", "N11", "N12"])  # fmt: skip
 
 
 def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
@@ -132,22 +135,22 @@ def _training_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     tuned, weak = (sorted(rows[old], key=lambda row: -row["estimate"]) for old in (False, True))
     if not tuned:
         return
-    title = f"The fastest GPU, {tuned[0]['label']}, trains {tuned[0]['text']} times as fast as a tuned server processor"
+    title = f"The fastest GPU, {tuned[0]['label']}, trains {tuned[0]['text']} times as fast as one server processor"
     if weak:
         reached = format_range([row[end] for row in weak for end in ("other", "estimate")], two_digits)
-        title += f"; against weak CPU software, older GPUs reach {reached} times"
+        title += f"; over weak CPU software, older GPUs reached {reached} times"
     limits, called = _threshold_band(evidence.document)
     below = sum(row["estimate"] < limits[0] for row in tuned)
     yield Exhibit(
         Chart(
             "published-training", title,
-            estimate_chart([*tuned, *weak], "training speed over a server processor", limits, called, log=True),
+            estimate_chart([*tuned, *weak], "training speed over one server processor", limits, called, log=True),
             "○ published; a line joins the benchmarks with the smallest and the largest lead. Blue: MLPerf, trained to "
             "the same quality, in the newest round with that GPU. Grey: image networks with Torch of 2016.",
             alt_text([*tuned, *weak]),
         ),
-        ["Results of several GPUs or servers are divided by the number of GPUs or processors. Over a whole server of "
-         "two processors, each number is half of it.",
+        ["Results of several GPUs or servers are divided by the number of GPUs or processors. Over a whole server "
+         "of two processors, each ratio is half as large.",
          f"{below} of the {len(tuned)} kinds of GPU in MLPerf stay below {two_digits(limits[0])} times a processor in "
          "every benchmark."],
         Table(["GPU", "Benchmark", "Processor", "Times as fast", "Source"], table, "lllrl",
@@ -187,8 +190,9 @@ def _memory_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         Chart(
             "published-memory",
             f"Memory of data-centre GPUs is {spans[0]} times as fast as a desktop's, and {spans[1]} times as fast as a "
-            "server's",
-            estimate_chart(rows, "memory bandwidth of the GPU over that of the CPU", [1.0], "equal", log=True),
+            "server processor's",
+            estimate_chart(rows, "memory bandwidth, GPU over CPU", [1.0], "equal", log=True,
+                           ends=("CPU faster", "GPU faster")),
             "○ published. Orange: over a desktop with two channels of DDR5, by different programs. Blue: over the "
             "fastest server processor of the source, by the same program.",
             alt_text(rows),
@@ -218,29 +222,31 @@ def _counterpart_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
         return
     slow = [row for row in speeds if row["high"] is not None and row["high"] < 1]
     fast = [row for row in speeds if row["low"] is not None and row["low"] > 1]
-    figures = format_count(len(speeds), "figure")
+    figures = format_count(len(speeds), "comparison")
     how = (
         f"faster in {len(fast) or 'none'} of {figures} and slower in {len(slow) or 'none'}"
         if slow or fast
-        else f"as fast as far as can be told, in {figures}"
+        else f"neither faster nor slower for certain, in {figures}"
     )
     title = sentence(
-        f"Beside published CPUs, ours is {how}: {{ratio}}", f"Beside published CPUs, ours is {how}",
+        f"Compared with similar published CPUs, ours are {how}: {{ratio}}",
+        f"Compared with similar published CPUs, ours are {how}",
         ratio=ratios(speeds, "as fast"),
     )  # fmt: skip
-    says = ["A slow CPU would make every GPU look good, so ours is held against others' figures. The processors are "
-            "not the same; the table says what differs and whom it favours."]  # fmt: skip
+    says = ["A slow CPU would make every GPU look good, so we compare ours with published figures. The processors are "
+            "similar, not identical; the table says how they differ, and which side that favours."]  # fmt: skip
     if len(speeds) < len(rows):
-        says.append("What predictable branches gain is no speed: it should come out alike on similar processors.")
+        says.append("The ratio for predictable branches is a check, not a speed: similar CPUs should agree.")
     yield Exhibit(
         Chart(
             "published-beside", str(title),
-            estimate_chart(rows, "measured here over published by others", [1.0], "equal", log=True),
+            estimate_chart(rows, "measured here over published", [1.0], "equal", log=True,
+                           ends=("ours slower", "ours faster")),
             f"◑ derived: measured here over published. {BARS} of what was measured here.",
             alt_text(rows),
         ), says,
         Table(["What", "Here", "Published", "Ratio", "Why they may differ"], table, "lllrl",
-              "Our CPU figures beside published ones"))  # fmt: skip
+              "Our CPU figures and published figures"))  # fmt: skip
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
@@ -251,5 +257,5 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
 
 FAMILY = Family(
     "published", "What others measured",
-    "How far ahead are GPUs in runs that others published, and do our CPU figures agree with theirs?", show,
+    "How far ahead are GPUs in published runs, and do our CPU figures agree with published figures?", show,
 )  # fmt: skip

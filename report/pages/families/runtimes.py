@@ -73,7 +73,8 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
     rows = [_network_row(wanted["ladder"][request], gains) for request, gains in all_gains.items() if request in shown]
     if not rows:
         return None
-    chosen = f" {len(rows)} of {format_count(len(all_gains), 'network')}: of each kind those that gain least and most."
+    networks = f"{len(rows)} of {format_count(len(all_gains), 'network')}"
+    chosen = f" {networks}: for each kind, those with the smallest and the largest gain."
     if len({row["group"] for row in rows}) == 1:
         rows = [{**row, "group": ""} for row in rows]
     steps = [step for step in DRAWN if any(mark["step"] == step for row in rows for mark in row["marks"])]
@@ -81,11 +82,11 @@ def ladder_chart(view: View, device: str, name: str, heading: str, short: bool =
     alone = any(mark["one_round"] for row in rows for mark in row["marks"])
     return Chart(
         name, heading,
-        step_chart(rows, steps, "times as fast as PyTorch as it comes", "1: PyTorch as it comes, in float32"),
-        f"● measured on {view.device_name(device)}: one sample in a request, all threads. On the right the times of "
-        f"PyTorch as it comes and of the fastest of all. {BARS}.{hollow if alone else ''}"
+        step_chart(rows, steps, "times as fast as plain PyTorch", "1: plain PyTorch, in float32"),
+        f"● measured on {view.device_name(device)}: one sample in a request, all threads. On the right: the time in "
+        f"plain PyTorch and the shortest time. {BARS}.{hollow if alone else ''}"
         f"{chosen if len(rows) < len(all_gains) else ''}",
-        "; ".join(f"{row['label']}: {row['told']}" for row in rows),
+        "; ".join(f"{row['label']}: {row['alt']}" for row in rows),
     )  # fmt: skip
 
 
@@ -124,7 +125,7 @@ def _network_row(times: Mapping[str, Case], gains: Mapping[str, Case]) -> dict[s
         "marks": marks,
         "short": short,
         "text": f"{short}, {runtime_label(last)}",
-        "told": ", ".join(f"{name} {_format_time(case)}" for name, case in by_label.items()),
+        "alt": ", ".join(f"{name} {_format_time(case)}" for name, case in by_label.items()),
     }
 
 
@@ -163,8 +164,8 @@ def _ladder_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     gains = single_gains(view, device)
     where = "" if device_kind(device) == "cpu" else " on the GPU"
     heading = sentence(
-        f"The fastest runtime and number format answer {{gain}} as PyTorch as it comes{where}",
-        f"What runtimes and number formats gain over PyTorch as it comes{where} cannot be told from this run",
+        f"The fastest runtime and number format answer {{gain}} as plain PyTorch{where}",
+        f"This run does not show what runtimes and number formats gain over plain PyTorch{where}",
         gain=ratios(gains, "as fast"),
     )
     chart = ladder_chart(view, device, name, str(heading))
@@ -182,8 +183,8 @@ def _ladder_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         chart,
         [*filled_texts(_gain_sentences(view, device)), *_fastest_sentences(view, device),
          *_accuracy_sentences(view, device), *unmeasured_sentences(view, device, "inference", "request")],
-        Table(["Network", "Batch", "Threads", "Rung", "By", "Time", "Gain", "Error"], table, "lrrllrrr",
-              f"Requests on {view.device_name(device)}; gain over PyTorch as it comes; error against float64"),
+        Table(["Network", "Batch", "Threads", "Allowed", "Fastest", "Time", "Gain", "Error"], table, "lrrllrrr",
+              f"Requests on {view.device_name(device)}; gain over plain PyTorch; error against float64"),
         CLAIMS, heading,
     )  # fmt: skip
 
@@ -218,9 +219,9 @@ def _gain_sentences(view: View, device: str) -> list[Sentence]:
     formats = single_requests(records(view.quantity("inference.format_gain", device=device)))
     lows = [low for case in equal if (low := as_number(case).low) is not None]
     surely = sum(low > 1 for low in lows)
-    sure = f"; for {surely or 'none'} of {len(lows)} networks the whole interval lies above 1" if len(lows) > 1 else ""
+    sure = f"; the gain is certain for {surely or 'none'} of {len(lows)} networks" if len(lows) > 1 else ""
     sentences = [
-        sentence(f"In float32 on both sides, the fastest runtime answers {{gain}} as PyTorch as it comes{sure}.",
+        sentence(f"In float32 on both sides, the fastest runtime answers {{gain}} as plain PyTorch{sure}.",
                  gain=ratios(equal, "as fast")),
         sentence("The fastest number format answers {gain} as float32, each in its fastest runtime.",
                  gain=ratios(formats, "as fast")),
@@ -293,7 +294,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 FAMILY = Family(
-    "runtimes", "From PyTorch as it comes to the fastest runtime",
+    "runtimes", "From plain PyTorch to the fastest runtime",
     "How much sooner does the same network answer when it is tuned, run elsewhere, or computed in another format?",
     show,
 )  # fmt: skip

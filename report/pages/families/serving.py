@@ -62,22 +62,23 @@ def _load_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     )  # fmt: skip
     capacities = sorted(records(view.quantity("serving.capacity")), key=lambda case: -float(case["estimate"]))
     most, least = capacities[0], capacities[-1]
-    title = f"{_format_rate(most['estimate'])} of the {_service_name(most)} are answered within 0.1 s"
+    title = f"The {_service_name(most)} answers {_format_rate(most['estimate'])} within 0.1 s"
     if not least["estimate"]:
-        title += f", but not even {format_exact(_lowest_load(cases, least))} of the {_service_name(least)}"
+        title += f"; the {_service_name(least)}, not even {format_exact(_lowest_load(cases, least))}"
     failed = [record for record in records(view.quantity("serving.failed_share")) if record["estimate"] > 0]
     served = {str(case["service"]) for case in cases}
     what = [description for service, description in WHAT.items() if service in served]
-    says = [" ".join(["Requests come at random times and do not wait for answers. 99% of them are answered within the "
-                      "time that is shown.", *what])]  # fmt: skip
+    says = [" ".join(["Requests arrive at random times and do not wait for earlier answers. The figure shows the time "
+                      "within which 99% of them are answered.", *what])]  # fmt: skip
     for failure in failed:
         at = _format_rate(failure["requests_per_s"])
-        late = f"of those to the {_service_name(failure)} had no right answer in time."
+        late = f"of the requests to the {_service_name(failure)} got no right answer in time."
         says.append(str(sentence(f"At {at}, {{share}} {late}", f"At {at}, some {late}", share=shares([failure]))))
     late = view.points("serving", "client_delay")["estimate"].max()
     if late > 0:
         says.append(
-            f"The client sent 99% of them within {with_unit(float(late), 's')} of when they were due, which counts."
+            f"The client sent 99% of the requests within {with_unit(float(late), 's')} of their due time; this delay "
+            "counts."
         )
     client = view.points("serving", "client_share")["estimate"].max()
     if client >= 0.01:
@@ -85,12 +86,13 @@ def _load_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         says.append(
             f"The clients ran on the server's own cores and took up to {client_text} of their time."
             if client_text
-            else "The clients ran on the server's own cores and took more time than these have: it was told wrongly."
+            else "The clients ran on the server's own cores; the system reported more of their time than these cores "
+            "have."
         )
     yield Exhibit(
         Chart(
             name, title,
-            line_chart(table, "x", "y", "service", axis=("requests offered per second", "99th percentile, ms"),
+            line_chart(table, "x", "y", "service", axis=("requests offered per second", "99% answered within, ms"),
                        levels={"0.1 s": 1e3 * LIMIT_S}),
             f"● measured on {view.name}, a server on {_format_cores(cases)}. {BARS}.",
             "; ".join(f"{case['service']}, {format_exact(case['x'])} requests/s: {two_digits(case['y'])} ms"
@@ -145,7 +147,7 @@ def _cost_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         name,
         sentence(
             "A request costs the server {time} of CPU time",
-            "What a request costs the server of CPU time cannot be told from this run",
+            "This run does not show how much CPU time a request costs the server",
             time=amounts(cases, "s"),
         ),
         [
@@ -156,7 +158,7 @@ def _cost_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         "s", "CPU time of a request, ms",
         f"● measured on {view.name}, at the largest load whose 99th percentile stays below 0.1 s, or at the smallest "
         "offered.",
-        ["Service", "Bears", "At requests a second", "GPU busy, share", "CPU time of a request"],
+        ["Service", "Capacity", "At requests a second", "GPU busy, share", "CPU time of a request"],
         1e-3, log=True, says=says, claims=["W30"] if known_shares else [],
     )  # fmt: skip
 
@@ -176,16 +178,16 @@ def _break_even_exhibit(evidence: Evidence) -> Iterable[Exhibit]:
     yield estimate_list(
         "serving-outgrows",
         sentence(
-            f"At the traffic that its maker documents, serving {first['model']} takes as many GPU hours as training it "
-            "after {days}",
-            f"After how long serving {first['model']} takes as many GPU hours as training it cannot be told",
+            f"At the traffic that its maker documents, serving {first['model']} has used as many GPU hours as training "
+            "it after {days}",
+            f"No documented traffic shows when serving {first['model']} has used as many GPU hours as training it",
             days=amounts([first], "d", limit=math.inf),
         ),
         [(f"{format_number(float(case['traffic']), 3)} tokens a day", case, [str(case["detail"])]) for case in cases],
-        "d", "days of serving that take as many GPU hours as training",
+        "d", "days of serving that use as many GPU hours as training",
         f"◑ derived from what the maker of {models} documents: GPU hours of training, GPUs at work and tokens a day.",
         ["Traffic", "What", "Days"], log=True, claims=["W26"], tier="derived",
-        says=[f"{models} is the only model of which both are documented."],
+        says=[f"Training and traffic are both documented for {models} only."],
     )  # fmt: skip
 
 

@@ -54,10 +54,10 @@ def _rate_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     several_devices = len({case["device"] for case in cases}) > 1
     ends = {"fast": fast, "slow": slow}
     title = sentence(
-        capitalize(f"{_op_label(fast)} goes through {{fast}} rows a second, {_op_label(slow)} through {{slow}}")
+        capitalize(f"{_op_label(fast)} runs at {{fast}} rows a second, {_op_label(slow)} at {{slow}}")
         if fast is not slow
-        else capitalize(f"{_op_label(fast)} goes through {{fast}} rows a second"),
-        "How many rows a second are worked through cannot be told from this run",
+        else capitalize(f"{_op_label(fast)} runs at {{fast}} rows a second"),
+        "This run does not show how many rows a second libraries process",
         **{name: amounts([case], lambda rate: format_number(rate, 2)) for name, case in ends.items()},
     )
     yield Exhibit(
@@ -70,7 +70,7 @@ def _rate_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             "; ".join(f"{row['op']}, {row['on']}, {format_exact(row['x'])} rows: {two_digits(row['y'])} million rows/s"
                       for row in row_dicts(table)),
         ),
-        [f"The title's numbers are those of the largest tables{' on the CPU' if several_devices else ''}."],
+        [f"The title gives the rates for the largest tables{' on the CPU' if several_devices else ''}."],
         Table(["Operation", "Rows", "Fastest", "Rate"],
               [[f"{_op_label(case)}{gpu_suffix(str(case['device']))}", f"{int(case['rows']):,}", str(case["detail"]),
                 format_estimate(case, "rows/s")] for case in cases], "lrlr", f"Work on tables on {view.name}"),
@@ -103,11 +103,11 @@ def _pandas_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         sentence(
             f"On the largest tables the fastest library is {{large}} as {DEFAULT}, on the smallest {{small}}"
             if several_sizes else f"The fastest library is {{large}} as {DEFAULT}",
-            f"What the fastest library gains over {DEFAULT} cannot be told from this run",
+            f"This run does not show what the fastest library gains over {DEFAULT}",
             **({"large": large, "small": small} if several_sizes else {"large": large}),
         ),
         entries, "1", f"rate of the fastest library over that of {DEFAULT}",
-        f"● measured on {view.name} at every size that {DEFAULT} was measured with.",
+        f"● measured on {view.name}, at every size at which {DEFAULT} was measured.",
         ["Work", "Fastest", f"Over {DEFAULT}"], 1.0, [1.0], f"1: {DEFAULT}", True,
     )  # fmt: skip
 
@@ -123,14 +123,15 @@ def _gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     yield estimate_list(
         name,
         sentence(
-            f"A GPU works through the largest tables {{gain}} as its host's CPU{included}",
-            "What a GPU gains on the largest tables cannot be told from this run",
+            f"A GPU processes the largest tables {{gain}} as its host's CPU{included}",
+            "This run does not show what a GPU gains on the largest tables",
             gain=ratios(copied or largest, "as fast"),
         ),
         [(f"{_op_label(case)}, {int(case['rows']):,} rows, {WAYS.get(str(case['transfers']), str(case['transfers']))}",
           case, [str(case["detail"])]) for case in largest],
-        "1", "rate of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
-        ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True, claims=["W32"],
+        "1", "rate, GPU over CPU", f"● measured on {view.name}.",
+        ["Work", "Fastest libraries", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True, claims=["W32"],
+        ends=("CPU faster", "GPU faster"),
     )  # fmt: skip
 
 
@@ -161,8 +162,8 @@ def _boosting_exhibit(view: View, name: str, phase: str) -> Iterable[Exhibit]:
         name,
         sentence(
             f"{what} {does} in {{best}} with {library_name(str(best['backend']))}"
-            + (", in {slowest} with the slowest library and number of threads" if "slowest" in ends else ""),
-            f"How long {what} take to {does} cannot be told from this run",
+            + (", in {slowest} with the slowest choice" if "slowest" in ends else ""),
+            f"This run does not show how long {what} take to {does}",
             **ends,
         ),
         [(f"{library_name(str(case['backend']))}, {_resource_label(view, case)}, "
@@ -171,8 +172,8 @@ def _boosting_exhibit(view: View, name: str, phase: str) -> Iterable[Exhibit]:
          for case in cases],
         "s", f"time of one {'fit' if phase == 'fit' else 'prediction'}", f"● measured on {view.name}.",
         ["Library and table", "Time"], log=True,
-        says=["XGBoost grows trees to depth 6, LightGBM and scikit-learn to 31 leaves: their work is alike, not "
-              "equal. The table is synthetic, and what each has learnt was checked on rows held out."],
+        says=["XGBoost grows trees to depth 6, LightGBM and scikit-learn to 31 leaves: their work is similar, "
+              "not equal. The table is synthetic, and each model was checked on rows that it had not seen."],
     )  # fmt: skip
 
 
@@ -195,13 +196,14 @@ def _boosting_gpu_exhibit(view: View, name: str) -> Iterable[Exhibit]:
         name,
         sentence(
             f"Boosted trees {work} {{gain}} on a GPU as on its host's CPU",
-            "What a GPU gains with boosted trees cannot be told from this run",
+            "This run does not show what a GPU gains with boosted trees",
             gain=ratios(fits or cases, "as fast"),
         ),
         [(f"{'fitting' if case['phase'] == 'fit' else 'predicting'}, {format_count(int(case['rows']), 'row')}, "
           f"{format_count(int(case['trees']), 'tree')}", case, [str(case["detail"])]) for case in cases],
-        "1", "speed of the GPU over that of the CPU, each by its fastest library", f"● measured on {view.name}.",
-        ["Work", "Compared", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
+        "1", "speed, GPU over CPU", f"● measured on {view.name}.",
+        ["Work", "Fastest libraries", "GPU over CPU"], 1.0, [1.0], "1: equally fast", True,
+        ends=("CPU faster", "GPU faster"),
     )  # fmt: skip
 
 
@@ -221,6 +223,6 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 FAMILY = Family(
     "tables", "Work on tables",
-    "How many rows a second are filtered, grouped, joined, sorted and parsed, by what, and how soon have boosted trees "
-    "learnt a table?", show,
+    "How many rows a second does each library filter, group, join, sort and parse, and how long does it take to fit "
+    "boosted trees?", show,
 )  # fmt: skip

@@ -21,6 +21,12 @@ from report.quantities.whole_runs import coverage, parts_coverage
 
 # Hours in a day and in a year.
 _DAY, _YEAR = 24.0, 8766.0
+# Names of ticks on a time axis, by hours.
+TICKS = {
+    0.01 / 3600: "0.01 s", 0.1 / 3600: "0.1 s", 1 / 3600: "1 s", 1 / 360: "10 s", 1 / 60: "1 min", 1 / 6: "10 min",
+    1.0: "1 hour", _DAY: "1 day", _YEAR / 12: "1 month", _YEAR: "1 year", 100 * _YEAR: "100 years",
+    1e4 * _YEAR: "10,000 years", 1e6 * _YEAR: "1 million years",
+}  # fmt: skip
 Case = dict[str, Any]
 
 
@@ -59,16 +65,14 @@ def _published_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     cases = sorted(records(view.quantity("ladder.hours_to_train", device=device)), key=lambda case: case["estimate"])
     if not cases:
         return
-    rows = [
-        estimate_row(case["run"], case, "h", _DAY, format_hours(case["estimate"]), tier="derived") for case in cases
-    ]
+    rows = [estimate_row(case["run"], case, "h", text=format_hours(case["estimate"]), tier="derived") for case in cases]
     long = sum(case["estimate"] > _DAY for case in cases)
     nodes = sorted(records(view.quantity("ladder.nodes_for_90_days", device=device)), key=lambda case: case["estimate"])
     machines = "such GPUs" if device_kind(device) == "gpu" else "such machines"
     title = sentence(
         f"{long} of {len(cases)} published trainings would take more than a day{_device_suffix(view, device)}; "
         f"{cases[-1]['run']} would take {{time}}",
-        f"How long published trainings would take{_device_suffix(view, device)} cannot be told from this run",
+        f"This run does not show how long published trainings would take{_device_suffix(view, device)}",
         time=amounts([cases[-1]], format_hours, limit=math.inf),
     )
     each = join_words(
@@ -79,14 +83,14 @@ def _published_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"time-to-train-{name}",
             str(title),
-            estimate_chart(rows, "days", [1.0], "one day", log=True),
+            estimate_chart(rows, "time for the whole training", [_DAY], "one day", log=True, ticks=TICKS),
             f"◑ derived for {view.device_name(device)}. {BARS}.",
             alt_text(rows),
         ),
         [
             *_method_sentences(view, device, sum(case["method"] == "own step" for case in cases), len(cases)),
-            *([f"To be done in {DAYS} days takes {each} {machines}, if none has to wait for another."] if each else []),
-            *filled_texts(sentence("The fastest laptop takes {gain} as this GPU for one and the same fine-tune.",
+            *([f"Finishing in {DAYS} days would take {each} {machines}, with perfect scaling."] if each else []),
+            *filled_texts(sentence("The fastest laptop takes {gain} as this GPU for the same fine-tune.",
                                   gain=ratios([laptop], "as long")) for laptop in laptops),
         ],
         Table(["Training", "Operations (FLOP)", "Time", "Between", "By"],
@@ -109,23 +113,27 @@ def _method_sentences(view: View, device: str, own: int, times: int) -> Iterable
     """
     kind = device_kind(device)
     sums, line = parts_coverage(view.data, kind), coverage(view.data, kind)
-    uncorrected = " No job was run whole to correct it, so no interval is known."
+    uncorrected = " No whole job was run to correct these times, so no interval is known."
     if own:
         yield (
-            f"From the training's own step, timed here: {own} of {times} times, as samples over samples per second."
-            + (f" They are corrected by sums of parts of whole jobs, {coverage_text(sums)}." if sums else uncorrected)
+            f"{own} of {times} times come from the training's own step, timed here: samples over samples per second."
+            + (
+                f" We tested such sums on whole jobs and corrected them: {coverage_text(sums)}."
+                if sums
+                else uncorrected
+            )
         )
     if own < times:
         yield (
             f"{'The other times are' if own else 'Each time is'} the number of operations over the best rate at which "
             "a small model of the training's kind trains here."
             + (
-                f" They are corrected by jobs that were run whole, {coverage_text(line)}. For a training larger than "
-                "all jobs, the interval is a range of models, not a measurement."
+                f" We tested this estimate on whole jobs and corrected it: {coverage_text(line)}. For a training "
+                "larger than all jobs, the interval is a range of models, not a measurement."
                 if line
                 else uncorrected
             )
-            + " That large models fit and keep this rate is assumed."
+            + " We assume that large models fit into memory and keep this rate."
         )
 
 
@@ -142,7 +150,7 @@ def _whole_job_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     parts = {(case["job"], case["dtype"], case["backend"]): case
              for case in records(view.quantity("time_to_train.predicted", device=device))}  # fmt: skip
     jobs = sorted(records(fastest_jobs(cases)), key=lambda case: case["estimate"])
-    rows = [estimate_row(case["job"], case, "s", text=format_hours(case["estimate"] / 3600)) for case in jobs]
+    rows = [estimate_row(case["job"], case, "h", 3600, format_hours(case["estimate"] / 3600)) for case in jobs]
     lines = []
     for case in sorted(records(cases), key=lambda case: case["estimate"]):
         part = parts.get((case["job"], case["dtype"], case["backend"]))
@@ -155,13 +163,14 @@ def _whole_job_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             f"time-to-train-whole-{name}",
             str(title),
-            estimate_chart(rows, "seconds from data on disk to the declared accuracy", log=True),
+            estimate_chart(rows, "time from data on disk to the declared accuracy", log=True, ticks=TICKS),
             f"● measured on {view.device_name(device)}, in the fastest number format. {BARS}.",
             alt_text(rows),
         ),
-        ["A job's name is that of its data and of its model. It ends at its accuracy on held-out samples."],
+        ["A job's name gives its data and its model. It ends when the model reaches the declared accuracy on samples "
+         "that it was not trained on."],
         Table(["Job", "Format", "Time", "Between", "By its parts"], lines, "llrrr",
-              "Jobs run whole, and the sum of their parts as each was timed alone before").without_empty_columns(),
+              "Whole jobs, and the sum of their parts, each timed alone before").without_empty_columns(),
         heading=title,
     )  # fmt: skip
 
@@ -175,13 +184,13 @@ def _job_title(jobs: list[Case], on: str) -> Sentence:
     ends = {"quick": first} if first["job"] == last["job"] else {"quick": first, "long": last}
     parts = [f"{case['job']} takes {{{name}}}" for name, case in ends.items()]
     return sentence(
-        f"Run whole{on}, {join_words(parts)}",
-        f"How long whole jobs take{on} cannot be told from this run",
+        f"From start to end{on}, {join_words(parts)}",
+        f"This run does not show how long whole jobs take{on}",
         **{name: amounts([case], lambda seconds: format_hours(seconds / 3600)) for name, case in ends.items()},
     )
 
 
 FAMILY = Family(
     "time-to-train", "Time to train: from seconds to centuries",
-    "How long would known trainings take on these machines?", show,
+    "How long would well-known trainings take on these machines?", show,
 )  # fmt: skip

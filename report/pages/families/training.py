@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import pandas as pd
-
 from report.data.network_labels import GROUPS, NETWORKS, group, title
-from report.formatting import format_number, two_digits
-from report.pages.chart_rows import figure_suffix, library_name
-from report.pages.charts import Chart, bar_chart
+from report.formatting import format_number, join_words, two_digits
+from report.pages.chart_rows import figure_suffix, format_rough, library_name
+from report.pages.charts import Chart
 from report.pages.estimate_list import estimate_list, gpu_suffix
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Number, amounts, divide_cases, filled_texts, ratios, sentence
-from report.pages.verdict_words import NOTHING
-from report.quantities.training import BASE, DEFAULT, TOP, WHOLE
+from report.pages.step_chart import step_chart
+from report.pages.verdict_words import BARS, NOTHING
+from report.quantities.training import ALONE, BASE, DEFAULT, TOP, WHOLE
 
 Rungs = dict[str, dict[str, Any]]
 _STEP = ["device", "model", "batch", "dtype"]
+# Ways to train that the figure shows; the table shows all.
+DRAWN = (ALONE, DEFAULT, WHOLE, TOP)
 
 
 def ladders(view: View) -> dict[tuple[str, int], Rungs]:
@@ -68,45 +69,74 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 
 def _ladder_exhibit(view: View, place: int) -> Iterable[Exhibit]:
-    if models := ladders(view):
-        rows = [
-            {"model": f"{model}, batch {batch:,}", "rung": name, "gain": rung["estimate"] / rungs[BASE]["estimate"],
-             "by": str(rung["detail"]), "rate": format_estimate(rung, "samples/s")}
-            for (model, batch), rungs in models.items()
-            for name, rung in rungs.items()
-        ]  # fmt: skip
-        table = pd.DataFrame(rows)
-        best = [
-            divide_cases(max(rungs.values(), key=lambda rung: rung["estimate"]), rungs[BASE])
-            for rungs in models.values()
-        ]
-        heading = sentence(
-            "With the best that was tried, training is {gain} as on one core as PyTorch comes",
-            "What tuning and all cores gain over one core as PyTorch comes cannot be told from this run",
-            gain=ratios(best, "as fast"),
-        )
-        top = any(TOP in rungs for rungs in models.values())
-        yield Exhibit(
-            Chart(
-                f"training-{place}",
-                str(heading),
-                bar_chart(table, "gain", "model", "rate over one core as PyTorch comes", hue="rung"),
-                f"● measured on {view.name}.",
-                "; ".join(f"{row['model']}, {row['rung']}: {two_digits(row['gain'])}" for row in rows),
-            ),
-            [] if top else ["The rungs of a GPU follow once one is measured."],
-            Table(
-                ["Step", "Rung", "By", "Rate", "Gain"],
-                [
-                    [row["model"], row["rung"], row["by"], row["rate"], f"×{format_number(row['gain'], 2)}"]
-                    for row in rows
-                ],
-                "lllrr",
-                f"Training steps on {view.name}",
-            ),
-            ["N11", "G04", "W02"],
-            heading,
-        )
+    """Show for each model how many times as fast each way trains as plain PyTorch on one core."""
+    models = ladders(view)
+    if not models:
+        return
+    gains = {
+        at: {name: divide_cases(rung, rungs[BASE]) for name, rung in rungs.items()
+             if not _is_same_point(rung, rungs[BASE])}
+        for at, rungs in models.items()
+    }  # fmt: skip
+    shown = [name for name in DRAWN if any(name in gain for gain in gains.values())]
+    rows: list[dict[str, Any]] = [
+        {"label": f"{model}, batch {batch:,}", "text": _rates_text(rungs), "short": _rates_text(rungs),
+         "marks": [{"step": name, "estimate": gain.value, "low": gain.low, "high": gain.high,
+                    "one_round": gain.low is None}
+                   for name in shown if (gain := gains[model, batch].get(name))]}
+        for (model, batch), rungs in models.items()
+    ]  # fmt: skip
+    rows = [row for row in rows if row["marks"]]
+    best = {
+        key: ratios(known, "as fast")
+        for key, name in (("cores", WHOLE), ("gpu", TOP))
+        if (known := [gain[name] for gain in gains.values() if name in gain])
+    }
+    if not rows:
+        return
+    subject = {"cores": "All cores, with the fastest library and number format, train {cores}", "gpu": "a GPU {gpu}"}
+    heading = sentence(
+        f"{join_words([subject[key] for key in best])} as plain PyTorch on one core"
+        if best
+        else "Training steps on one core, by library and number format",
+        "This run does not show what tuning and all cores gain over plain PyTorch on one core",
+        **best,
+    )
+    yield Exhibit(
+        Chart(
+            f"training-{place}",
+            str(heading),
+            step_chart(rows, shown, "times as fast as plain PyTorch on one core", "1: plain PyTorch on one core"),
+            f"● measured on {view.name}. On the right: samples a second in plain PyTorch on one core and at best. "
+            f"{BARS}. Tuned: the fastest library and number format.",
+            "; ".join(f"{row['label']}, {mark['step']}: {two_digits(mark['estimate'])}"
+                      for row in rows for mark in row["marks"]),
+        ),
+        [],
+        Table(
+            ["Step", "Way", "By", "Rate", "Gain"],
+            [
+                [f"{model}, batch {batch:,}", name, str(rung["detail"]), format_estimate(rung, "samples/s"),
+                 f"×{format_number(rung['estimate'] / rungs[BASE]['estimate'], 2)}"]
+                for (model, batch), rungs in models.items()
+                for name, rung in rungs.items()
+            ],
+            "lllrr",
+            f"Training steps on {view.name}",
+        ),
+        ["N11", "G04", "W02"],
+        heading,
+    )  # fmt: skip
+
+
+def _is_same_point(case: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    return bool(case["estimate"] == base["estimate"] and case["detail"] == base["detail"])
+
+
+def _rates_text(rungs: Rungs) -> str:
+    """Format the rate of plain PyTorch on one core and the highest rate: '13 → 40/s'."""
+    first, last = rungs[BASE], max(rungs.values(), key=lambda rung: float(rung["estimate"]))
+    return f"{format_rough(first['estimate'])} → {format_rough(last['estimate'])}/s"
 
 
 def _network_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
@@ -135,8 +165,8 @@ def _network_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     yield estimate_list(
         name,
         sentence(
-            f"Networks that people know train at {{rate}} examples a second{where}",
-            f"How fast networks that people know train{where} cannot be told from this run",
+            f"Well-known networks train at {{rate}} examples a second{where}",
+            f"This run does not show how fast well-known networks train{where}",
             rate=amounts(best),
         ),
         entries, "samples/s", "examples a second",
@@ -144,7 +174,7 @@ def _network_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         ["Step", "By", "Threads", "Memory at its peak", "Rate"], log=True,
         says=[*filled_texts([
             sentence("The fastest other format trains {gain} as float32.", gain=ratios(_format_gains(best), "as fast")),
-            sentence("The fastest backend trains {gain} as PyTorch as it comes, in the same format.",
+            sentence("The fastest backend trains {gain} as plain PyTorch, in the same format.",
                      gain=ratios([divide_cases(*pair) for pair in tuned_steps], "as fast")),
         ])],
         groups=[group(str(case["model"])) for case in best],
@@ -177,21 +207,21 @@ def captured_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     yield estimate_list(
         name,
         sentence(
-            "Captured in one graph, a training step on the GPU is {gain} as launched operator by operator",
-            "What capturing a training step in one graph gains on the GPU cannot be told from this run",
+            "Captured in one graph, a training step on the GPU runs {gain} as operator by operator",
+            "This run does not show what capturing a training step in one graph gains on the GPU",
             gain=ratios(cases, "as fast"),
         ),
         [(label, case, []) for label, case in zip(labels, cases, strict=True)],
-        "1", "time as PyTorch comes (eager) over time captured in one graph",
+        "1", "time operator by operator (eager) over time in one graph",
         f"● measured on {view.name}, with Adam fused into one pass where captured.",
         ["Step", "Captured over eager"], 1.0, [1.0], "1: equally fast", None,
-        ["Eager PyTorch launches each operator from the host; steps of small models wait for that. Comparisons with a "
-         "CPU take the faster of both."],
+        ["Plain PyTorch launches each operator from the host, and steps of small models wait for these launches. "
+         "Comparisons with a CPU take the faster way."],
         ["W02"],
     )  # fmt: skip
 
 
 FAMILY = Family(
-    "training", "Training, from one core to all that there is",
+    "training", "Training: from one core to the whole machine",
     "How much does a training step gain from tuning, from all cores and from a GPU?", show,
 )  # fmt: skip

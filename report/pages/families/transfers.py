@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ from report.pages.chart_rows import line_points
 from report.pages.charts import Chart, bar_chart, line_chart
 from report.pages.exhibit_types import Exhibit, Family, Table, exhibits_per_machine, format_estimate, records
 from report.pages.figure_data import Evidence, View
-from report.pages.heading_numbers import amounts, filled_texts, ratios, sentence, shares
+from report.pages.heading_numbers import amounts, as_number, filled_texts, ratios, sentence, shares
 from report.pages.verdict_words import BARS
 from report.quantities.offload import REST, host_rates, per_second
 
@@ -52,7 +53,7 @@ def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     text = f"Copies between the host and {view.device_name(device)} reach {{rate}}"
     title = sentence(
         f"{text}, half of their best rate from {{half}} on" if known else text,
-        f"How fast copies between the host and {view.device_name(device)} are cannot be told from this run",
+        f"This run does not show how fast copies between the host and {view.device_name(device)} are",
         rate=amounts([best], "B/s"),
         **({"half": amounts(known, "B")} if known else {}),
     )
@@ -62,7 +63,8 @@ def _copy_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
                                  gain=ratios(large, "as many"))] if large else [])  # fmt: skip
     yield Exhibit(
         Chart(
-            name, str(title), line_chart(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s")),
+            name, str(title), line_chart(table, "x", "y", "way", "memory", ("size of a copy, kB", "GB/s (higher is "
+                                                                                                  "faster)")),
             f"● measured on {view.name}, copies one after the other. {BARS}.",
             "; ".join(f"{case['way']}, {case['memory']}, {two_digits(case['x'])} kB: {two_digits(case['y'])} GB/s"
                       for case in row_dicts(table)),
@@ -120,8 +122,9 @@ def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
     computing = next(row for row in bars if (row["case"], row["part"]) == (least["case"], PARTS["compute"]))
     shown = pd.DataFrame(bars)[["case", "share", "part"]]
     title = sentence(
-        f"{view.device_name(device)} computes for {{share}} of the {{time}} that the quickest request takes",
-        f"How long {view.device_name(device)} computes of the time of a request cannot be told from this run",
+        f"In the quickest request, which takes {{time}}, {view.device_name(device)} computes for only {{share}} of the "
+        "time",
+        f"This run does not show for which part of a request {view.device_name(device)} computes",
         share=shares([computing["of"]]),
         time=amounts([least["whole"]], "s"),
     )
@@ -129,11 +132,11 @@ def _phase_exhibit(view: View, device: str, name: str) -> Iterable[Exhibit]:
         Chart(
             name,
             str(title),
-            bar_chart(shown, "share", "case", "percent of a request's time", "part", stacked=True),
-            f"● measured on {view.name}, float32, from pinned host memory and back to it.",
+            bar_chart(shown, "share", "case", "part of a request's time (%)", "part", stacked=True),
+            f"● measured on {view.name}, float32, from pinned host memory and back; the table has the intervals.",
             "; ".join(f"{row['case']}, {row['part']}: {two_digits(row['share'])}%" for row in bars),
         ),
-        ["While a request is launched and waited for, the GPU has nothing to do."],
+        ["While the host launches a request and waits for it, the GPU idles."],
         Table(["Request", "Time", *PARTS.values()], table, "lrrrrr", f"Requests on {view.name}, shares of the time"),
         ["W23", "W24"],
         title,
@@ -160,34 +163,28 @@ def _request_exhibit(view: View, devices: Sequence[str], name: str) -> Iterable[
     )
     if not len(table):
         return
-    quickest = min(alone or gpu_requests, key=lambda case: float(case["estimate"]))
+    quickest = {
+        words: min(cases, key=lambda case: float(case["estimate"]))
+        for words, cases in (("on the CPU", alone), ("on the GPU, copies included", gpu_requests))
+        if cases
+    }
     title = sentence(
-        "Nothing has to travel to a CPU: it answers the smallest request in {time}"
-        if alone
-        else "A GPU answers the smallest request in {time}",
-        "How soon the smallest request is answered cannot be told from this run",
-        time=amounts([quickest], "s"),
+        f"The quickest request takes {join_words([f'{{time{at}}} {words}' for at, words in enumerate(quickest)])}",
+        "This run does not show how long the quickest request takes",
+        **{f"time{at}": amounts([case], "s") for at, case in enumerate(quickest.values())},
     )
-    crossings = records(view.quantity("offload.crossover", **PLAIN, **USUAL, baseline="node"))
-    known = {str(crossing["op"]): crossing for crossing in crossings if amounts([crossing], "B").text}
-    if known:
-        from_on = [f"{OPS[op]} from {{{op}}}" for op in known]
-        title = sentence(
-            f"A GPU answers before all cores of the CPU: {join_words(from_on)} on",
-            "From which size on a GPU answers before all cores of the CPU cannot be told from this run",
-            **{op: amounts([case], "B") for op, case in known.items()},
-        )
     yield Exhibit(
         Chart(
             name, str(title),
-            line_chart(table, "x", "y", "who", "op", ("data of a request that travel to a GPU and back, kB", "µs")),
+            line_chart(table, "x", "y", "who", "op", ("data of a request, to a GPU and back, kB", "µs (lower is "
+                                                                                                  "faster)")),
             f"● measured on {view.name}, float32; the CPU by its fastest library, a GPU from pinned host memory and "
             f"back. {BARS}.",
             "; ".join(f"{case['op']}, {case['who']}, {two_digits(case['x'])} kB: {two_digits(case['y'])} µs"
                       for case in row_dicts(table)),
         ),
         _core_sentences(view)
-        if gpu_requests else ["A GPU has to copy the data there and back and to be started besides."],
+        if gpu_requests else ["A GPU would have to copy the data there and back, and would have to be started."],
         Table(["Request", "By", "Data", "Time"],
               [[_request_name(case), who, with_unit(float(case["size"]), "B"), format_estimate(case, "s")]
                for who, case in requests],
@@ -198,15 +195,59 @@ def _request_exhibit(view: View, devices: Sequence[str], name: str) -> Iterable[
     )  # fmt: skip
 
 
+def _crossover_exhibit(view: View, name: str) -> Iterable[Exhibit]:
+    """Show by size how many times as fast a GPU answers as all cores of the CPU."""
+    cases = records(view.quantity("offload.speedup", **PLAIN, **USUAL, baseline="node"))
+    cases = [case for op in OPS for case in cases
+             if case["op"] == op and (op != "gemm" or case["m"] == case["n"] == case["k"])]  # fmt: skip
+    if len({(case["op"], case["size"]) for case in cases}) < 2:
+        return
+    table = pd.DataFrame(
+        {**point, "op": OPS[str(case["op"])]} for case in cases for point in line_points([case], "size", 1.0, KILO)
+    )
+    gpu, cpu = (
+        sum(side(number) for number in map(as_number, cases))
+        for side in (lambda number: (number.low or 0) > 1, lambda number: (number.high or math.inf) < 1)
+    )
+    counted = f"Of {len(cases)} requests, the GPU certainly answers {gpu} sooner and all cores of the CPU {cpu}"
+    crossings = records(view.quantity("offload.crossover", **PLAIN, **USUAL, baseline="node"))
+    known = {str(crossing["op"]): crossing for crossing in crossings if amounts([crossing], "B").text}
+    title = sentence(
+        f"The GPU answers sooner than all cores of the CPU: {join_words([f'{OPS[op]} from {{{op}}}' for op in known])} "
+        "on"
+        if known
+        else counted,
+        counted,
+        **{op: amounts([case], "B") for op, case in known.items()},
+    )
+    yield Exhibit(
+        Chart(
+            name, str(title),
+            line_chart(table, "x", "y", "op", axis=("data of a request, to the GPU and back, kB",
+                                                    "CPU time over GPU time"), levels={"equal": 1.0}),
+            f"● measured on {view.name}, float32, copies from and to pinned host memory included; the CPU by its "
+            f"fastest library. Above the line the GPU answers sooner, below it the CPU. {BARS}.",
+            "; ".join(f"{case['op']}, {two_digits(case['x'])} kB: "
+                      f"×{two_digits(case['y'])}" for case in row_dicts(table)),
+        ),
+        [f"{counted}."] if known else [],
+        Table(["Request", "Data", "CPU time over GPU time"],
+              [[_request_name(case), with_unit(float(case["size"]), "B"), format_estimate(case, "")] for case in cases],
+              "lrr", f"Requests on {view.name}"),
+        ["W18", "W31"],
+        title,
+    )  # fmt: skip
+
+
 def _core_sentences(view: View) -> list[str]:
     gains = records(view.quantity("offload.speedup_over_100_cores"))
-    return filled_texts([sentence("A GPU computes a matrix product {gain} as 100 cores would.",
+    return filled_texts([sentence("A GPU computes a matrix product {gain} as 100 such cores would.",
                                   gain=ratios(gains, "as fast"))]
                        if gains else [])  # fmt: skip
 
 
 def show(evidence: Evidence) -> Iterable[Exhibit]:
-    """Show for each node copies and request phases on the first GPU, and request times on all devices."""
+    """Show for each node copies and phases on the first GPU, where the GPU overtakes the CPU, and request times."""
     return exhibits_per_machine(evidence, _machine_exhibits)
 
 
@@ -215,6 +256,7 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
     for device in devices[:1]:
         yield from _copy_exhibit(view, device, f"transfers-copy-{place}")
         yield from _phase_exhibit(view, device, f"transfers-part-{place}")
+    yield from _crossover_exhibit(view, f"transfers-crossover-{place}")
     yield from _request_exhibit(view, devices, f"transfers-request-{place}")
 
 

@@ -64,12 +64,12 @@ def _share_exhibit(view: View, name: str) -> Iterable[Exhibit]:
     }
     title = sentence(
         join_words([f"{NAMES[backend]} runs the same kernels {{{backend}}} as CUDA" for backend in ratios_by_backend]),
-        "What other interfaces keep of CUDA's rate cannot be told from this run",
+        "This run does not show how much of CUDA's rate other interfaces keep",
         **ratios_by_backend,
     )
     naive = [as_number(record).inverse for record in records(view.quantity("without_cuda.naive_over_library"))]
     says = ["WebGPU is Vulkan with checks at run time."] if any(case["backend"] == "webgpu" for case in cases) else []
-    says += filled_texts([sentence("In CUDA itself, the library's product is {gain} as the naive one.",
+    says += filled_texts([sentence("In CUDA itself, the library's product is {gain} as the naive product.",
                                     gain=ratios(naive, "as fast"))] if naive else [])  # fmt: skip
     yield estimate_list(
         name, title, entries, "%", "percent of the rate in CUDA",
@@ -91,12 +91,12 @@ def _software_exhibit(view: View, name: str) -> Iterable[Exhibit]:
             f"{name}-{'passes' if unit == 'B/s' else 'products'}",
             sentence(
                 "Without a GPU, Vulkan in software reaches {rate}",
-                "What Vulkan in software reaches without a GPU cannot be told from this run",
+                "This run does not show how fast Vulkan in software is",
                 rate=amounts([best], unit),
             ),
             [(_case_label(case), case, []) for case in cases],
             unit, f"rate, G{unit}", f"● measured on {view.name}: {format_count(len(cases), 'kernel')}, float32.",
-            ["Kernel", "Rate"], 1e9, says=["Software plays the GPU: its rate says nothing of a real one."],
+            ["Kernel", "Rate"], 1e9, says=["Software plays the GPU, so its rate says nothing about a real GPU."],
         )  # fmt: skip
 
 
@@ -114,5 +114,5 @@ def _machine_exhibits(view: View, place: int) -> Iterable[Exhibit]:
 
 FAMILY = Family(
     "without-cuda", "A GPU without CUDA",
-    "What of its rate does a GPU keep when it is driven by Vulkan or WebGPU?", show,
+    "How much of its rate does a GPU keep with Vulkan or WebGPU in place of CUDA?", show,
 )  # fmt: skip

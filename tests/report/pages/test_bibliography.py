@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from contract.files import read_json
-from report.pages.bibliography import document_key, format_bibtex, published_key
+from report.pages.bibliography import document_key, format_bibtex, published_key, sources_page
 from report.pages.markdown import clean
 
 HOSTILE = [
@@ -108,3 +108,15 @@ def test_only_citing_pages_list_sources(site: Path) -> None:
         # Pages of evidence are too large to parse in a short time, so search their text.
         listed = re.search(r'<div id="refs"[^>]*>\s*<div[^>]* class="csl-entry"', page.read_text(encoding="utf-8"))
         assert bool(listed) == cites[page], page
+
+
+def test_documents_are_sorted_links_and_those_without_claims_stand_apart() -> None:
+    references = [
+        {"source": make_source(f"https://example.org/{title}", title), "subject": "A chip", "what": "cores", "value": 4,
+         "unit": "1", "status": "verified", "used_by": used}
+        for title, used in (("b paper", ["G01", "peak.rate"]), ("A paper", ["N01"]), ("a list", ["prices.hour"]))
+    ]  # fmt: skip
+    context = sources_page({"references": references, "published": None}).context
+    assert [row["plain"] for row in context["documents"]] == ["A paper", "b paper"]
+    assert [row["plain"] for row in context["others"]] == ["a list"]
+    assert context["documents"][1]["title"] == "[b paper](<https://example.org/b%20paper>)"

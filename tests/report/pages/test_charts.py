@@ -165,3 +165,58 @@ def test_phone_x_axis_labels_only_decades(which: str, width: float, expected: li
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
     assert [round(tick, 6) for tick in axis.get_majorticklocs() if low <= tick <= high] == expected
+
+
+def draw(chart: Draw, width: float) -> Figure:
+    with charts.theme():
+        figure = chart(width)
+        figure.canvas.draw()
+    return figure
+
+
+@pytest.mark.parametrize("width", [charts.WIDE, charts.NARROW])
+def test_each_panel_has_tick_labels_and_logarithmic_axes_say_so(width: float) -> None:
+    points = [{"x": 10.0**i, "y": 3.0 * 10**i, "format": name} for name in ("first", "second", "third") for i in (0, 3)]
+    chart = charts.line_chart(pd.DataFrame(points), "x", "y", panel="format", axis=("size", "GFLOP/s"))
+    panels = [axes for axes in draw(chart, width).axes if axes.get_visible()]
+    assert len(panels) == 3
+    for axes in panels:
+        assert any(label.get_visible() and label.get_text() for label in axes.get_xticklabels())
+    labels = {axes.get_xlabel().replace("\n", " ") for axes in panels} | {axes.get_ylabel() for axes in panels}
+    assert labels - {""} == {"size (logarithmic)", "GFLOP/s (logarithmic)"}
+
+
+def test_interval_far_beyond_all_marks_ends_with_an_arrow_at_the_frame() -> None:
+    rows = [{"x": 1.0, "y": 5.0, "low": 4.0, "high": 6.0}, {"x": 2.0, "y": 6.0, "low": 0.001, "high": 60_000.0}]
+    axes = draw(charts.line_chart(pd.DataFrame(rows), "x", "y", axis=("size", "rate")), charts.WIDE).axes[0]
+    low, high = axes.get_ylim()
+    arrows = {line.get_marker(): line.get_ydata()[0] for line in axes.lines if line.get_marker() in ("^", "v")}
+    assert 1 < low < 5 and 6 < high < 60
+    assert arrows == {"v": low, "^": high}
+
+
+def test_ranges_along_x_are_named_within_the_axis() -> None:
+    points = pd.DataFrame([{"x": 10.0**i, "y": 1.0 + i} for i in range(4)])
+    regions = [("below", 0.01), ("L1", 10.0), ("L2", 1e9)]
+    axes = draw(charts.line_chart(points, "x", "y", axis=("size", "ns"), regions=regions), charts.WIDE).axes[0]
+    assert [text.get_text() for text in axes.texts] == ["L1", "L2"]
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+@pytest.mark.parametrize(("light", "dark"), charts.HEAT.items())
+def test_numbers_in_a_heat_map_are_readable_on_both_pages(light: str, dark: str) -> None:
+    for cell, ink in ((light, charts.INK), (dark, charts.DARK[charts.INK])):
+        darker, brighter = sorted((luminance(cell), luminance(ink)))
+        assert (brighter + 0.05) / (darker + 0.05) >= 4.5
+
+
+def test_time_axis_names_its_ticks() -> None:
+    rows = [{"label": name, "estimate": hours, "text": ""} for name, hours in (("short", 0.5), ("long", 3e5))]
+    chart = charts.estimate_chart(rows, "time", log=True, ticks={1 / 3600: "1 s", 1.0: "1 hour", 8766.0: "1 year"})
+    for width in (charts.WIDE, charts.NARROW):
+        assert [label.get_text() for label in draw(chart, width).axes[0].get_xticklabels()] == ["1 hour", "1 year"]

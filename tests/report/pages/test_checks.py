@@ -44,9 +44,15 @@ def with_error(table: Any, key: str, answer: str, share: float, session: float =
 @pytest.mark.parametrize(
     ("name", "key", "answer", "session", "where"),
     [
-        ("checks-simulated", "one", "supported", 0.0, "at most 7.89% of single results err"),
+        ("checks-simulated", "one", "supported", 0.0, "at most 7.89% of single results were wrongly decided"),
         ("checks-simulated", "one", "challenged", 0.5, "7.9% with 3 rounds"),
-        ("checks-simulated-many", "most, half at", "depends", 0.0, "7.9% of verdicts over 134 results are 'depends'"),
+        (
+            "checks-simulated-many",
+            "most, half at",
+            "depends",
+            0.0,
+            "all of 134 results hold, 7.9% of verdicts are 'depends'",
+        ),
         ("checks-simulated-many", "every 0.25", "supported", 0.0, "about every result is supported in at most 7.9%"),
     ],
 )
@@ -81,7 +87,7 @@ def test_repetition_tells_timed_results_from_numerics(table: Any) -> None:
     points, agree = (sum(row[name] for row in timed) for name in ("points", "agree"))
     assert f"{100 * agree / points:.1f}% of {points:,} timed results agree" in exhibit.chart.title
     says = " ".join(exhibit.says)
-    assert f"Of {repeat['all']['points'] - points} further results in" in says
+    assert f"Of {repeat['all']['points'] - points} more results in" in says
     assert repetition_coverage(table, 0.95) in says
 
 
@@ -120,6 +126,21 @@ def test_sessions_are_compared_to_rounds_for_each_experiment() -> None:
     ]
 
 
+def test_only_results_of_decided_claims_count_as_measured_again() -> None:
+    table = checks.read_table("second")
+    outcomes = dict.fromkeys((row["claim"] for row in table["rows"]), "supported") | {"G13": "undecided"}
+    verdicts = [
+        {"id": row["claim"], "verdict": outcomes[row["claim"]],
+         "parts": [] if row["claim"] == "W14" else [{"name": row["part"], "outcome": outcomes[row["claim"]]}]}
+        for row in table["rows"]
+    ]  # fmt: skip
+    evidence: Any = type("Evidence", (), {"names": {table["node"]: "a node"}, "document": {"verdicts": verdicts}})
+    claims = {row["claim"] for row in checks.results_measured_again(evidence)}
+    assert "N03" in claims and not claims & {"W14", "G13"}
+    evidence.names = {}
+    assert checks.results_measured_again(evidence) == []
+
+
 def test_single_sessions_have_no_exhibit() -> None:
     assert list(session_exhibit(results_in_sessions(("gemm", "time", "log", float("nan"), 0.0001)))) == []
 
@@ -130,7 +151,7 @@ def test_longest_job_is_named_with_its_ratio() -> None:
         {"job": "long", "seconds": 3480.0, "estimate": 1.021, "low": 0.8, "high": 1.3},
     ]
     (sentence,) = checks._step_sentences(cases)
-    assert "1 of 2 results" in sentence and "long (58 minutes), took ×1.02." in sentence
+    assert "1 of 2 results" in sentence and "long (58 minutes), took ×1.02 the calculated time." in sentence
 
 
 @given(st.integers(1, 60), st.data())
@@ -153,8 +174,9 @@ def test_coverage_of_derived_times_says_how_much_it_shows(monkeypatch: pytest.Mo
     known: dict[str, Any] = {checks.CHECK: "checked", checks.STEP_CHECK: "steps"}
     evidence: Any = type("Evidence", (), {"data": object(), "quantity": staticmethod(known.get)})
     (exhibit,) = checks._derived_exhibit(evidence)
-    assert exhibit.chart.title.startswith("8 of 8 whole jobs") and "which shows 69% or more" in exhibit.chart.title
-    assert "within ×1.2 for 14 of 14 jobs, which shows 81% or more" in exhibit.says[1]
+    assert exhibit.chart.title.startswith("8 of 8 whole jobs took as long as derived")
+    assert "the interval is right for 69% of such jobs or more" in exhibit.says[1]
+    assert "14 of 14 jobs came within a factor of 1.2" in exhibit.says[2] and "81% of such jobs" in exhibit.says[2]
 
 
 def test_times_from_the_own_step_and_from_the_line_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +184,10 @@ def test_times_from_the_own_step_and_from_the_line_are_told_apart(monkeypatch: p
     monkeypatch.setattr(time_to_train, "parts_coverage", lambda data, kind: Coverage(14, 14, 0.9, 1.1, 1.23))
     monkeypatch.setattr(time_to_train, "coverage", lambda data, kind: Coverage(8, 8, 0.7, 1.7, 4.0))
     own, line = time_to_train._method_sentences(view, "cpu", 3, 13)
-    assert "3 of 13 times" in own and "within ×1.2 for 14 of 14 jobs" in own
-    assert "8 of 8 jobs, which shows 69% or more" in line and "a range of models, not a measurement" in line
+    assert "3 of 13 times" in own and "14 of 14 jobs came within a factor of 1.2" in own
+    assert (
+        "8 of 8 jobs" in line and "69% of such jobs or more" in line and "a range of models, not a measurement" in line
+    )
     monkeypatch.setattr(time_to_train, "coverage", lambda data, kind: None)
     (alone,) = time_to_train._method_sentences(view, "cpu", 0, 13)
     assert alone.startswith("Each time") and "no interval is known" in alone

@@ -128,7 +128,10 @@ def test_missing_metric_is_listed_with_its_reason(synthetic: Factory) -> None:
 
 @pytest.mark.parametrize(
     ("highs", "words"),
-    [((-0.01, 0.01, 0.0), "1 of 3 networks make"), ((0.5, 0.0, 0.1), "larger batches do not surely bring more errors")],
+    [
+        ((-0.01, 0.01, 0.0), "1 of 3 networks make"),
+        ((0.5, 0.0, 0.1), "larger batches do not certainly bring more errors"),
+    ],
 )
 def test_title_counts_networks_whose_error_surely_grows_with_batch_size(
     fleet: Evidence, highs: Sequence[float], words: str, monkeypatch: pytest.MonkeyPatch
@@ -152,3 +155,40 @@ def test_family_page_names_the_format_measured_in_place_of_another() -> None:
     text = template_environment().get_template("family.qmd").render(page.context)
     assert "Tesla T4 has no units for bfloat16: measured in float16." in text
     assert "H100" not in text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "node", "shown", "heading"),
+    [
+        ("supported", "a", ["a", "b"], "Claims that rest on it"),
+        ("supported", "c", ["a", "b"], "See also"),
+        ("undecided", "a", ["a"], "See also"),
+        ("supported", None, ["a"], "See also"),
+        ("supported", None, [], "Claims that rest on it"),
+        ("supported", "a", [], "See also"),
+    ],
+)
+def test_claim_rests_on_a_figure_only_if_its_machines_decide_it(
+    verdict: str, node: str | None, shown: list[str], heading: str
+) -> None:
+    claim = {"id": "G06", "verdict": verdict, "cases": [{"node": node}]}
+    used = {name: [entry["id"] for entry in claims] for name, claims in site_content._claims_by_use([claim], shown)}
+    assert used[heading] == ["G06"] and sum(map(len, used.values())) == 1
+
+
+def test_roofline_shows_the_rated_roofs_of_gpus_beside_a_measured_processor(fleet: Evidence) -> None:
+    exhibit = next(iter(find_family("roofline").show(fleet)))
+    with charts.theme():
+        figure = exhibit.chart.draw(charts.NARROW)
+    labels = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    rated = [label for label in labels if label.endswith(", rated")]
+    assert len(rated) == 3 == len(exhibit.table.rows if exhibit.table else ())
+    assert [label[:2] for label in labels if label[1:2] == ":"] == ["1:", "2:", "3:", "4:", "5:"]
+
+
+def test_training_steps_are_dots_with_intervals(fleet: Evidence) -> None:
+    exhibit = next(exhibit for exhibit in find_family("training").show(fleet) if exhibit.subject == "training")
+    with charts.theme():
+        axes = exhibit.chart.draw(charts.WIDE).axes[0]
+    assert "as plain PyTorch on one core" in exhibit.chart.title
+    assert not axes.patches and any(line.get_alpha() == 0.4 for line in axes.lines)

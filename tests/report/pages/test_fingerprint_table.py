@@ -78,9 +78,9 @@ def test_unknown_gpu_facts_are_listed(synthetic: Factory, tmp_path: Path) -> Non
     more = {"devices": [record["devices"][0], gpu_slice], "hardware": {**record["hardware"], "gpus": [card]}}
     groups, text = render_page(judge_nodes(synthetic, tmp_path / "verdicts.json", "kind.aaaaaa", **more))
     formats = "no units for bfloat16 and tf32: measured in float16 and float32"
-    assert f"its clock, power and use are not recorded, or not all: a slice of a GPU; {formats} |" in text
+    assert f"its clock, power and use are not fully recorded: a slice of a GPU; {formats} |" in text
     rows = {row["name"]: row["value"] for row in groups[0]["nodes"][0]["hardware"]}
-    assert rows["GPUs"] == "name NVIDIA A100, cut into slices (MIG) yes, not told: power limit Not Supported"
+    assert rows["GPUs"] == "name NVIDIA A100, cut into slices (MIG) yes, not reported: power limit Not Supported"
 
 
 def test_facts_of_new_records_are_listed(synthetic: Factory, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -151,3 +152,21 @@ def test_each_part_of_the_front_page_has_text(evidence: Evidence) -> None:
     assert all(article["says"] and article["best"] and article["worst"] for article in context["articles"])
     for row in context["jobs"]:
         assert row["hardware"] and row["rate"] and "◇ predicted" in row["sure"], row["job"]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "worst"),
+    [
+        ({"W04": "depends", "W02": "challenged", "W09": "challenged"}, "W02"),
+        ({"W04": "depends", "W02": "supported", "W09": "challenged"}, "W09"),
+        ({"W04": "depends", "W02": "supported", "W09": "undecided"}, "W04"),
+        ({"W04": "supported", "W02": "supported", "W09": "undecided"}, None),
+    ],
+)
+def test_worst_claim_is_challenged_if_the_article_has_one(verdicts: dict[str, str], worst: str | None) -> None:
+    claims = [{**make_claim(*claim), "article": "why", "article_title": "Why"} for claim in verdicts.items()]
+    article = {"key": "why", "best": ["W04"], "worst": ["W04", "W02"], "says": NOTHING}
+    summary = front_page._article_summary(article, statements_for(*claims), claims)
+    assert summary["worst"] == worst
+    counts = [int(count) for count in re.findall(r"\d+", summary["fares"])]
+    assert counts[0] == sum(counts[1:]) == len(claims), "the counts add up"

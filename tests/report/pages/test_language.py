@@ -51,7 +51,7 @@ def test_formats_threads_and_devices_are_compared_by_the_fastest_runtime(synthet
     assert {
         "Llama 3.2 1B writes 1.6 times as fast in Q4_K_M as in Q8_0.",
         "Fastest: llama.cpp (llama-cpp-python) for 2 files.",
-        "All threads write 1.5 times as fast as one.",
+        "All threads write 1.5 times as fast as one thread.",
     } < set(exhibits["language-decode"].says)
     table = exhibits["language-gpu"].table
     assert table and [row[0] for row in table.rows] == [
@@ -74,7 +74,7 @@ def test_impossible_share_is_not_drawn(synthetic: Factory) -> None:
     node.point("bandwidth", 0.1, params={"op": "triad", "footprint": 2**30}, bytes=2.0**30, threads=2, spread=1e-6)
     (exhibit,) = exhibits_by_subject(synthetic, node).values()
     assert "memory" not in str(exhibit.heading) and "allows" not in exhibit.chart.alt
-    assert any("disturbed" in text for text in exhibit.says)
+    assert any("measured in a slow minute" in text for text in exhibit.says)
 
 
 def test_single_user_is_described_alone(synthetic: Factory) -> None:

@@ -89,10 +89,10 @@ test_training = case_test(
     case("training.mfu", 900e6 / 1e10, device="gpu", dtype="float32", sources=("training", "gemm")),
     case("training.scaling_efficiency", 0.9, **_TORCH),
     *(case("training.ladder", rate, **_A, rung=rung, detail=detail) for rung, rate, detail in (
-        ("one core, as it comes", 10.0, "torch, float32"), ("one core, at its best", 20.0, "torch, bfloat16"),
-        ("all cores, as it comes", 18.0, "torch, float32"), ("all cores, best library", 27.0, "onednn, float32"),
-        ("all cores, at their best", 60.0, "inductor, bfloat16"), ("GPU, float32", 900.0, "torch, float32"),
-        ("GPU, at its best", 3000.0, "torch, bfloat16"),
+        ("one core, plain PyTorch", 10.0, "torch, float32"), ("one core, tuned", 20.0, "torch, bfloat16"),
+        ("all cores, plain PyTorch", 18.0, "torch, float32"), ("all cores, best library", 27.0, "onednn, float32"),
+        ("all cores, tuned", 60.0, "inductor, bfloat16"), ("GPU, float32", 900.0, "torch, float32"),
+        ("GPU, tuned", 3000.0, "torch, bfloat16"),
     )),
 )  # fmt: skip
 
@@ -180,11 +180,11 @@ def ladder_node(synthetic: Factory) -> SyntheticNode:
 _RUNGS = {
     "interpreted loop": (0.03, "python, float64"), "compiled loop, scalar": (4, "scalar, float32"),
     "compiled loop, vectors": (50, "simd, float32"), "PyTorch, one core": (100, "torch, float32"),
-    "PyTorch as it comes": (180, "torch, float32"), "best library, one core": (500, "blis, float32"),
+    "PyTorch, all cores": (180, "torch, float32"), "best library, one core": (500, "blis, float32"),
     "best library, all cores": (432, "onednn, float32"), "bfloat16, all cores": (864, "onednn, bfloat16"),
     "GPU, float32": (9000, "torch, float32"), "GPU, best format": (90000, "torch, bfloat16"),
 }  # fmt: skip
-_STEPS = {"interpreted loop": 0.03, "PyTorch as it comes": 72, "best library, one core": 60,
+_STEPS = {"interpreted loop": 0.03, "PyTorch, all cores": 72, "best library, one core": 60,
           "best library, all cores": 108}  # fmt: skip
 _ONE = {"work": "product", "sources": ("gemm",)}
 test_ladder = case_test(
