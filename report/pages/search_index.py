@@ -1,4 +1,4 @@
-"""Index of the site's pages, sections and words, for the search field."""
+"""Index to the site's pages, sections and words, for the search field."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from report.pages.site_sources import Page
 from report.publish.claimreview import script_json
 
 SEARCH = "site/search-data.js"
-# Labels of cases by which readers look for a claim.
+# Case labels by which readers look for a claim.
 _LABELS = ("gpu", "cpu", "accelerator", "machine", "model", "run", "server", "subject")
-# Kind of an entry, by the template of its page; pages with other templates are left out.
+# An entry's kind, by its page's template; pages with other templates are left out.
 _KINDS = {
     "claim": "Claim", "family": "Measurement", "picture": "Picture", "article": "Article", "advice": "Advice",
     "jobs-page": "Advice", "machines": "Machine", "gpu": "Page", "method": "Page", "objections": "Page",
     "sources": "Page", "editions": "Page", "glossary": "Page", "claims": "Page", "measurements": "Page",
     "pictures": "Page",
 }  # fmt: skip
-# Most letters of an entry's further words.
+# Most letters in an entry's further words.
 _ROOM = 700
 
 Entry = tuple[str, str, str, str]
@@ -57,7 +57,7 @@ def _entry(kind: str, title: str, path: str, words: str) -> Entry:
 
 
 def _claim_words(verdict: Mapping[str, Any]) -> str:
-    """Return the GPUs, processors and models of a claim's cases."""
+    """List the GPUs, processors and models in a claim's cases."""
     names = {
         str(case["labels"][name]): None for case in verdict["cases"] for name in _LABELS if case["labels"].get(name)
     }

@@ -14,7 +14,7 @@ from report.quantities.server_hours import CONVOLUTIONAL, TRAINED, image_inputs,
 from report.quantities.train_hours import RUNS, Run, total_flop
 
 GPU = "H100 SXM"
-# MLPerf's training of ResNet-50 on eight of these GPUs, and on the cluster of servers from which CONVOLUTIONAL starts.
+# MLPerf's training for ResNet-50 on eight such GPUs, and on the cluster from which CONVOLUTIONAL starts.
 _ON_GPUS = "mlperf-training-3.1/nvidia.eos_ngc23.09_mxnet.resnet"
 _ON_SERVERS = next(record for record, name in TRAINED.items() if name.startswith("ResNet-50"))
 _GPUS = assumed_input(8.0, "1", "the submissions' system description")
@@ -70,7 +70,7 @@ def _gpu_derivations(data: Dataset) -> Iterator[Derivation]:
             yield Derivation(labels, BY_TIMES, {**shared, **image_inputs(data), **times}, "at the rate of ResNet-50")
 
 
-# Entry with the time, and the machine, of each run by its makers; of ResNet-50, of authors who trained it later.
+# For each run, the entry with its makers' time, and their machine; for ResNet-50, those who trained it later.
 _MAKERS: Mapping[str, tuple[str, str]] = {
     "nanogpt-cpu": ("nanogpt-cpu.makers_s", "a laptop’s CPU"),
     "airbench94": ("airbench94.makers_s", "one A100"),

@@ -1,4 +1,4 @@
-"""Draw scatter charts with names at the marks, and axes in units of time that people use."""
+"""Draw scatter charts with names at the marks, and time axes in the units that people use."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from report.pages.charts import (
     marker_style,
 )
 
-# Ticks on an axis of times, in hours, with their labels.
+# Ticks for times, in hours, with their labels.
 TIMES = (
     (1 / 3600, "1 s"), (1 / 60, "1 min"), (1.0, "1 hour"), (24.0, "1 day"), (8766.0, "1 year"),
     (876_600.0, "100\nyears"), (87_660_000.0, "10,000\nyears"), (8_766_000_000.0, "1 million\nyears"),
 )  # fmt: skip
-# Ticks on an axis of hours over two or three decades.
+# Ticks for hours, over two or three decades.
 HOURS = (
     (1 / 60, "1 min"), (1 / 6, "10 min"), (0.5, "30 min"), (1.0, "1 hour"), (3.0, "3 hours"), (10.0, "10 hours"),
     (24.0, "1 day"), (72.0, "3 days"), (240.0, "10 days"),
 )  # fmt: skip
-# Sizes of text on a chart in inches: a letter's mean width and a line's height.
+# Text sizes on a chart in inches: a letter's mean width and a line's height.
 _LETTER, _LINE = 0.064, 0.17
 
 
@@ -66,8 +66,8 @@ def scatter_chart(
 ) -> Callable[[float], Figure]:
     """Return a drawing of points on two logarithmic axes, with a name at each mark that has room for one.
 
-    ticks: ticks for the x axis with their labels; without them, numbers at 1, 2 and 5 times powers of ten.
-    line: slope of a line y = slope * x, and its name.
+    ticks: ticks for the x axis with their labels; without them, ticks from `round_ticks`.
+    line: slope for a line y = slope * x, and its name.
     """
 
     def draw(width: float) -> Figure:
@@ -104,7 +104,7 @@ def _heights(points: Sequence[Point]) -> list[float]:
 
 
 def _padded_limits(values: Sequence[float], share: float) -> tuple[float, float]:
-    """Return limits on a logarithmic axis, with `share` of its length beyond the values at each end."""
+    """Return limits on a logarithmic axis, with room beyond the values: `share`, relative to the axis, at each end."""
     low, high = np.log10(min(values)), np.log10(max(values))
     pad = max((high - low) * share, 0.1)
     return float(10 ** (low - pad)), float(10 ** (high + pad))
@@ -149,12 +149,12 @@ def _label_places(
                 break
 
 
-def _boxes_overlap(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
-    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+def _boxes_overlap(box: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
 
 
 def round_ticks(limits: tuple[float, float]) -> list[tuple[float, str]]:
-    """Return ticks at 1, 2 and 5 times powers of ten; at powers of ten alone over more than two decades."""
+    """Return ticks at 1, 2, 5, 10, 20 and so on; at 1, 10, 100 and so on over more than two decades."""
     low, high = limits
     steps = (1, 2, 5) if high / low < 300 else (1,)
     powers = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))) + 1)
@@ -162,7 +162,7 @@ def round_ticks(limits: tuple[float, float]) -> list[tuple[float, str]]:
 
 
 def _set_ticks(axis: Axis, limits: tuple[float, float], ticks: Sequence[tuple[float, str]], most: int) -> None:
-    """Show at most `most` of the ticks within the limits, evenly chosen."""
+    """Show at most `most` ticks within the limits, evenly chosen."""
     shown = [tick for tick in ticks if limits[0] <= tick[0] <= limits[1]]
     shown = shown[:: -(-len(shown) // most)]
     axis.set_major_locator(FixedLocator([place for place, _ in shown]))

@@ -1,4 +1,4 @@
-"""Will it fit: the memory of well-known jobs beside that of GPUs from 8 to 80 GB."""
+"""Will it fit: the memory that well-known jobs need beside GPUs with 8 to 80 GB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from report.pages.exhibit_types import Exhibit, Family, Table
 from report.pages.figure_data import Evidence
 from report.pages.verdict_words import PREDICTED
 
-# A card that people have, for each size of memory.
+# A card that people have, for each memory size.
 CARDS = ("RTX 4060", "RTX 3060 12 GB", "RTX 4060 Ti 16 GB", "RTX 4090", "L40S", "H100 SXM")
 # Tokens that a chat keeps.
 CHAT_TOKENS = 4096

@@ -1,4 +1,4 @@
-"""The time ladder: hours of published trainings on a CPU, a server, one H100 and their makers' machine."""
+"""The time ladder: hours for published trainings on a CPU, a server, one H100 and their makers' machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
         f"{large}: {_hours(makers[large])} on {makers[large]['machine']}, {_hours(series[-2].cases[large])} on one"
         + (f", {_hours(series[0].cases[large])} on {_cores(evidence)}" if large in series[0].cases else "")
     )
-    rows = [[run, *(_hours(one.cases.get(run)) for one in series), str(makers[run]["machine"])] for run in runs]
+    rows = [[run, *(_hours(machine.cases.get(run)) for machine in series), str(makers[run]["machine"])] for run in runs]
     yield Exhibit(
         Chart(
             "picture-time-ladder",
@@ -57,14 +57,16 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
             _alt_text(rows, series),
         ),
         ["Large trainings need many GPUs at once; small ones take minutes on a laptop’s CPU."],
-        Table(["Training", *(one.name for one in series), "Makers’ machine"], rows, "l" + "r" * len(series) + "l",
+        Table(["Training", *(machine.name for machine in series), "Makers’ machine"], rows, f"l{'r' * len(series)}l",
               "Published trainings, from the fewest operations to the most"),
         ["N04", "G25", "W04", "N13"],
     )  # fmt: skip
 
 
 def _alt_text(rows: Sequence[Sequence[str]], series: Sequence[Series]) -> str:
-    texts = (", ".join(f"{one.name} {text}" for one, text in zip(series, row[1:], strict=False)) for row in rows)
+    texts = (
+        ", ".join(f"{machine.name} {text}" for machine, text in zip(series, row[1:], strict=False)) for row in rows
+    )
     return "; ".join(f"{row[0]}: {text}" for row, text in zip(rows, texts, strict=True))
 
 
@@ -90,7 +92,7 @@ def _machine_series(evidence: Evidence) -> list[Series]:
 
 
 def _cores(evidence: Evidence) -> str:
-    """Return the cores of the machine that the ladder shows: '2 CPU cores'."""
+    """Count the cores in the machine that the ladder shows: '2 CPU cores'."""
     view = next(view for view in evidence.views if len(_own_hours(view)))
     cores = (view.record["hardware"].get("cpu") or {}).get("usable_cores")
     return format_count(int(cores), "CPU core") if cores else "a CPU"
@@ -116,12 +118,12 @@ def _ladder_drawing(runs: Sequence[str], series: Sequence[Series]) -> Callable[[
         axes = figure.add_subplot()
         axes.set_xscale("log")
         for place, run in enumerate(runs):
-            cases = [one.cases[run] for one in series if run in one.cases]
+            cases = [machine.cases[run] for machine in series if run in machine.cases]
             connect_marks(axes, [float(case["estimate"]) for case in cases], place)
-            for one in series:
-                if run in one.cases:
-                    _draw_mark(axes, one, one.cases[run], place)
-        values = [float(one.cases[run]["estimate"]) for one in series for run in runs if run in one.cases]
+            for machine in series:
+                if run in machine.cases:
+                    _draw_mark(axes, machine, machine.cases[run], place)
+        values = [float(machine.cases[run]["estimate"]) for machine in series for run in runs if run in machine.cases]
         limits = (min(values) / 3, max(values) * 3)
         axes.set_xlim(*limits)
         set_time_ticks(axes, limits, width)
@@ -130,7 +132,7 @@ def _ladder_drawing(runs: Sequence[str], series: Sequence[Series]) -> Callable[[
         axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
         axes.spines["left"].set_visible(False)
-        handles = [Line2D([], [], **_mark_style(one), label=one.name) for one in series]
+        handles = [Line2D([], [], **_mark_style(machine), label=machine.name) for machine in series]
         add_legend(figure, handles, width)
         return figure
 

@@ -21,13 +21,13 @@ from report.pages.pictures.drawing import Point, scatter_chart
 
 # The model and format whose tokens the picture counts.
 MODEL, FORMAT = "Llama 3.1 8B", "Q4_K_M"
-# Models whose rates are shown as they are: dense, of about as many bytes.
+# Size range, relative to MODEL, in which models' rates are shown as they are.
 _LIKE = (0.75, 1.2)
 # Formats with fewer bits are left out, since unpacking them takes longer than reading.
 _FEWEST_BITS, _MOST_BITS = 3.9, 8.6
 # Share of the most that memory allows, from which a chip counts as near to it.
 _NEAR = 0.4
-# Chips to name first, by parts of their names.
+# Chips to name first, by a part in their names.
 _KNOWN = ("H100", "RTX 4090", "RTX 3090", "A100", "M2 Ultra", "RTX 4060 Ti", "T4", "Raspberry Pi 5", "Ryzen 7 5700G",
           "M1", "RTX 5090", "i9-13900K", "M4 Pro", "EPYC 9175F")  # fmt: skip
 
@@ -93,7 +93,9 @@ def _own_rates(evidence: Evidence, size: float) -> Iterator[ChipRate]:
     outcomes, _ = own_outcomes(evidence.folder) if evidence.folder else ([], {})
     for view in evidence.views:
         bandwidth = view.quantity("bandwidth.rate", device="cpu", op="triad")
-        mine = [one for one in outcomes if one.row["node"] == view.node and one.situation.machine.is_cpu]
+        mine = [
+            outcome for outcome in outcomes if outcome.row["node"] == view.node and outcome.situation.machine.is_cpu
+        ]
         for rate in best_rates(mine, size, "measured") if len(bandwidth) else ():
             best = float(bandwidth["estimate"].max())
             yield replace(rate, name=view.name, bandwidth=best, share=rate.rate * size / best)
@@ -108,16 +110,16 @@ def _table_row(rate: ChipRate) -> list[str]:
 
 
 def model_bytes() -> float:
-    """Return the bytes of MODEL's weights in FORMAT."""
+    """Count the bytes for MODEL's weights in FORMAT."""
     model, form = find_model(MODEL, "decode", None), find_format(FORMAT)
     assert form is not None
     return (model.active or model.parameters) * form.weight_bits / 8
 
 
 def best_rates(outcomes: Iterable[Outcome], size: float, tier: str) -> Iterator[ChipRate]:
-    """Yield each chip's best rate as tokens a second of MODEL, from its runs of models of such a size, else of others.
+    """Yield each chip's best rate as MODEL's tokens a second, from its runs with models near that size, else all runs.
 
-    size: bytes of MODEL's weights. tier: evidence tier of the outcomes.
+    size: bytes for MODEL's weights. tier: the outcomes' evidence tier.
     """
     runs: dict[str, list[tuple[bool, float, Outcome]]] = {}
     for outcome in outcomes:

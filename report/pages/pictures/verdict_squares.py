@@ -16,7 +16,7 @@ from report.pages.exhibit_types import Exhibit, Family, Table
 from report.pages.figure_data import Evidence
 from report.pages.markdown import identifier
 
-# Face colour by the style of the verdict, and hatch by the evidence.
+# Face colour by the verdict's style, and hatch by the evidence.
 _COLOURS = {
     "supported": BLUE, "challenged": VERMILION, "depends": AMBER, "outdated": PURPLE, "undecided": MUTED, "open": PAPER,
     "opinion": GRID,
@@ -31,9 +31,9 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     verdicts = evidence.document["verdicts"]
     tally = verdict_words.format_tally(verdicts)
     title = f"{len(verdicts)} claims of three articles" + (f": {tally}" if tally else "")
-    bases = count_bases(verdicts)
-    rows = [[article, *(str(sum(_style(one) == css for one in own)) for css in _COLOURS)]
-            for article, own in _by_article(verdicts).items()]  # fmt: skip
+    bases, groups = count_bases(verdicts), _group_by_article(verdicts)
+    rows = [[article, *(str(sum(_style(verdict) == css for verdict in own)) for css in _COLOURS)]
+            for article, own in groups.items()]  # fmt: skip
     yield Exhibit(
         Chart(
             "picture-verdict-squares",
@@ -41,7 +41,7 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
             _squares_drawing(verdicts),
             "A square a claim, in the article’s order. Colour: the verdict. Hatch: what it rests on, "
             + ", ".join(f"{BASES[name]} {bases[name]}" for name in BASES if bases[name]) + ".",
-            "; ".join(f"{name}: {verdict_words.format_tally(own)}" for name, own in _by_article(verdicts).items()),
+            "; ".join(f"{name}: {verdict_words.format_tally(own)}" for name, own in groups.items()),
         ),
         [],
         Table(["Article", *(_names()[css] for css in _COLOURS)], rows, "l" + "r" * len(_COLOURS),
@@ -57,7 +57,7 @@ def square_entries(verdicts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
     ]
 
 
-def _by_article(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+def _group_by_article(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for verdict in verdicts:
         groups.setdefault(str(verdict["article_title"]), []).append(verdict)
@@ -69,13 +69,13 @@ def _style(verdict: Mapping[str, Any]) -> str:
 
 
 def _names() -> dict[str, str]:
-    """Return the name of a verdict by its style."""
+    """Map a verdict's style to its name."""
     return {word.css: word.name for word in verdict_words.VERDICTS.values()}
 
 
 def _squares_drawing(verdicts: Sequence[Mapping[str, Any]]) -> Callable[[float], Figure]:
-    """Return a drawing with a block of squares per article, and a legend of the verdicts and the evidence."""
-    groups = _by_article(verdicts)
+    """Return a drawing with a block per article, and a legend for verdicts and evidence."""
+    groups = _group_by_article(verdicts)
 
     def draw(width: float) -> Figure:
         across = _ACROSS[is_narrow(width)]

@@ -20,13 +20,13 @@ def data() -> Dataset:
     return Dataset(NO_DATA.nodes, read_reference(REFERENCE), NO_DATA.table, read_published(PUBLISHED))
 
 
-def by_label(estimates: Estimates, label: str) -> dict[str, dict[str, Any]]:
+def index_rows(estimates: Estimates, label: str) -> dict[str, dict[str, Any]]:
     return {str(row[label]): row for row in estimates.frame.to_dict("records")}
 
 
 def test_gpu_takes_the_hours_of_a_server_over_its_speed_over_that_server(data: Dataset) -> None:
-    servers = by_label(quantities()["ladder.server_hours"].estimates(data).filter(list="published"), "run")
-    gpus = by_label(quantities()["ladder.gpu_hours"].estimates(data), "run")
+    servers = index_rows(quantities()["ladder.server_hours"].estimates(data).filter(list="published"), "run")
+    gpus = index_rows(quantities()["ladder.gpu_hours"].estimates(data), "run")
     assert set(gpus) == set(servers)
     # MLPerf 3.1: eight H100 took 814.68 s for ResNet-50, and 16 servers 5,313.63 s.
     speed = 5313.63 * 16 / (814.68 * 8)
@@ -38,7 +38,7 @@ def test_gpu_takes_the_hours_of_a_server_over_its_speed_over_that_server(data: D
 
 
 def test_makers_hours_are_those_that_they_tell(data: Dataset) -> None:
-    hours = by_label(quantities()["ladder.makers_hours"].estimates(data), "run")
+    hours = index_rows(quantities()["ladder.makers_hours"].estimates(data), "run")
     assert hours["nanoGPT on Shakespeare"]["estimate"] == pytest.approx(3 / 60)
     assert hours["BERT base"]["estimate"] == pytest.approx(96)
     alexnet = hours["AlexNet on ImageNet"]
@@ -48,7 +48,7 @@ def test_makers_hours_are_those_that_they_tell(data: Dataset) -> None:
 
 
 def test_price_of_a_training_is_its_hours_alone_at_the_price_of_an_hour(data: Dataset) -> None:
-    costs = by_label(quantities()["published.training_cost"].estimates(data), "machine")
+    costs = index_rows(quantities()["published.training_cost"].estimates(data), "machine")
     assert next(iter(costs)) == "server" and {"H100 SXM", "A100 SXM", "L4"} <= set(costs)
     # Eight servers took 5,154.42 s in MLPerf 2.1, the fastest entry with the fewest; an hour costs 8.568 USD.
     server = costs["server"]
