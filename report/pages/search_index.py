@@ -17,7 +17,7 @@ _KINDS = {
     "claim": "Claim", "family": "Measurement", "picture": "Picture", "article": "Article", "advice": "Advice",
     "jobs-page": "Advice", "machines": "Machine", "gpu": "Page", "method": "Page", "objections": "Page",
     "sources": "Page", "editions": "Page", "glossary": "Page", "claims": "Page", "measurements": "Page",
-    "pictures": "Page",
+    "pictures": "Page", "runs": "Runs", "runs-index": "Page",
 }  # fmt: skip
 # Most letters in an entry's further words.
 _ROOM = 700

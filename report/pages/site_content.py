@@ -43,6 +43,7 @@ from report.pages.markdown import Markdown, identifier
 from report.pages.missing_points import left_out_points
 from report.pages.pictures import PICTURES
 from report.pages.previews import preview_path
+from report.pages.runs_pages import runs_pages
 from report.pages.sections import exhibits_of
 from report.pages.site_sources import MISSING, Page, shorten_description
 from report.publish.claimreview import claim_reviews, script_element
@@ -194,6 +195,8 @@ def build_content(
         )
     content.add("advice", "Do I need one?", lambda: advice_page(advice))
     content.add("do-i-need-one", "What to use for which job", lambda: _jobs_page(document, fronts, jobs))
+    with content.failures.catch("page", "runs/index"):
+        content.pages += runs_pages()
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
         path = family.path

@@ -277,16 +277,25 @@ def test_pages_work_below_a_path_under_a_strict_policy(site: Path, visit: Visit,
     assert page.requested_urls and all(url.startswith(("file:", server_url)) for url in page.requested_urls)
 
 
-@pytest.mark.parametrize("query", ["RTX 4090", "laptop", "llama 8b", "fine-tune", "price", "roofline"])
-def test_search_finds_what_visitors_look_for(site: Path, visit: Visit, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("RTX 4090", "runs/geforce-rtx-4090"), ("laptop", "runs/laptops"), ("llama 8b", "runs/model-llama-3-1-8b"),
+        ("fine-tune", "runs/job-fine-tune"), ("price", "runs/index"), ("roofline", "measurements/roofline"),
+    ],
+)  # fmt: skip
+def test_search_finds_what_visitors_look_for(site: Path, visit: Visit, query: str, wanted: str) -> None:
     """The five searches of visitors, and a page's name, from a page below the root that was opened from disk."""
     page = visit(site / "claims" / "G09.html", 390)
     page.fill("#search", query)
     results = page.locator("#search-results a")
     expect(results.first).to_be_visible()
+    paths = []
     for link in results.all():
         path = Path(unquote(urlsplit(str(link.evaluate("(one) => one.href"))).path))
         assert path.is_file() and path.is_relative_to(site), path
+        paths.append(str(path.relative_to(site)))
+    assert f"{wanted}.html" in paths
     results.first.click()
     expect(page.locator("h1").first).to_be_visible()
     assert page.console_lines == []
