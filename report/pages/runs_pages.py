@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -64,11 +65,16 @@ def topics() -> tuple[Topic, ...]:
         Topic("By GPU or processor", "laptops", "Laptops and Apple’s computers", laptops),
         *(Topic("By job", f"job-{kind}", capitalize(kind_title(kind)), own) for kind, own in kinds.items()),
         *(
-            Topic("By model", f"model-{_page_key(name)}", name, own)
+            Topic("By model", f"model-{_page_key(name)}", _usual_spelling(own), own)
             for name, own in sorted(models.items(), key=lambda item: -len(item[1]))
             if len(own) >= FEWEST_BY_MODEL
         ),
     )
+
+
+def _usual_spelling(outcomes: Sequence[Outcome]) -> str:
+    """Return the model's name as most sources write it."""
+    return Counter(outcome.row["model"] for outcome in outcomes).most_common(1)[0][0]
 
 
 def _page_key(name: str) -> str:
@@ -98,6 +104,7 @@ def _topic_page(topic: Topic) -> Page:
     return Page(topic.path, "runs", topic.title,
                 f"{topic.title}: {format_count(len(topic.outcomes), 'published run')} from {sources} sources.",
                 {"facts": _chip_facts(topic.machine) if topic.machine else [], "tables": tables,
+                 "is_chip": topic.machine is not None,
                  "count": format_count(len(topic.outcomes), "run"), "sources": format_count(sources, "source")},
                 key="jobs", toc=len(tables) > 2)  # fmt: skip
 
@@ -116,10 +123,11 @@ def _run_cells(outcome: Outcome) -> dict[str, str]:
     if unit == "s":
         unit, size = time_unit(value)
         value /= size
-    count = f"{situation.machine.count} × " if situation.machine.count > 1 else ""
+    number = situation.machine.count
     software = row["software"] or NOTHING
     return {
-        "model": row["model"] or row["software"], "hardware": f"{count}{situation.machine.name}",
+        "model": row["model"] or row["software"],
+        "hardware": (f"{number} × " if number > 1 else "") + situation.machine.name, "number": f"{number}",
         "format": situation.format.name if row["precision"] else NOTHING, "software": software,
         "result": f"{two_figures(value)} {unit}", "by": link(f"{row['measured_by']}, {row['date'][:4]}", row["url"]),
     }  # fmt: skip

@@ -261,8 +261,13 @@ def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _claims_page(document: Mapping[str, Any]) -> Page:
     rows = table_rows(document)
     description = f"All {len(rows)} claims of the three articles with verdict, finding and evidence."
+    first_claims = {str(verdict["article"]): verdict for verdict in reversed(document["verdicts"])}
+    articles = [
+        {"letter": str(verdict["id"])[0], "title": str(verdict["article_title"]), "key": identifier(key)}
+        for key, verdict in reversed(first_claims.items())
+    ]
     return Page("claims", "claims", f"All {len(rows)} claims", description,
-                {"rows": rows, "meaning": _verdict_meanings()}, key="claims")  # fmt: skip
+                {"rows": rows, "meaning": _verdict_meanings(), "articles": articles}, key="claims")  # fmt: skip
 
 
 def _evidence_text(verdict: Mapping[str, Any]) -> str:

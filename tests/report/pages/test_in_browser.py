@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import random
 import re
@@ -308,6 +309,19 @@ def test_search_says_that_it_found_nothing_and_closes(site: Path, visit: Visit) 
     page.press("#search", "Escape")
     expect(page.locator("#search-results")).to_be_hidden()
     assert (site / "site" / "search-data.js").stat().st_size < 300_000
+
+
+def test_claims_can_be_sorted_by_each_column_and_back(site: Path, visit: Visit) -> None:
+    page = visit(site / "claims.html")
+    rows = "(all) => all.map((row) => row.cells[1].innerText)"
+    before = page.locator("tbody tr").evaluate_all(rows)
+    for turn, order in ((1, "ascending"), (-1, "descending")):
+        page.click("th:has-text('Verdict') button")
+        assert page.locator("th[aria-sort]").get_attribute("aria-sort") == order
+        words = [text.split(maxsplit=1)[-1] for text in page.locator("tbody tr").evaluate_all(rows)]
+        names = list(dict.fromkeys(words))
+        assert len(words) == len(before) and names == [name for name, _ in itertools.groupby(words)]
+        assert (words == sorted(words)) == (turn == 1) or len(names) == 1
 
 
 def test_word_of_the_glossary_opens_beside_it(site: Path, visit: Visit) -> None:

@@ -147,6 +147,18 @@
     holder.append(countOutput);
     holder.hidden = false;
     applyFilters();
+    // Sort by a column: its heading is a button, and a second click turns the order.
+    for (const heading of rows[0]?.closest("table").querySelectorAll("thead th") ?? []) {
+      const button = createElement("button", { type: "button", class: "sort" }, ...heading.childNodes);
+      button.addEventListener("click", () => {
+        const turn = heading.ariaSort === "ascending" ? -1 : 1;
+        for (const other of heading.parentElement.children) other.removeAttribute("aria-sort");
+        heading.setAttribute("aria-sort", turn > 0 ? "ascending" : "descending");
+        const text = (row) => row.cells[heading.cellIndex].innerText;
+        rows[0].parentElement.append(...[...rows].sort((one, other) => turn * text(one).localeCompare(text(other), "en", { numeric: true })));
+      });
+      heading.append(button);
+    }
   }
 
   // Slider: for each part, pieces [start, outcome, claim verdict, open] in ascending order, or choices.
