@@ -85,7 +85,8 @@ def own_outcomes(data: Path) -> tuple[list[Outcome], dict[str, str]]:
         except (UnknownNameError, UnclearJobError) as error:
             left_out[machine] = str(error)
             continue
-        outcomes.append(Outcome(f"this study, {machine}", job.id, situation, float(row["estimate"]) / items, 0.0, {}))
+        seconds, place = float(row["estimate"]) / items, {"node": str(row["node"])}
+        outcomes.append(Outcome(f"this study, {machine}", job.id, situation, seconds, 0.0, place))
     return outcomes, left_out
 
 

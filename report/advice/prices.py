@@ -19,8 +19,8 @@ _CPU_HOUR, _CPU_CORES = "aws-m7a.48xlarge.usd_per_hour", "aws-m7a.48xlarge.cores
 
 
 @cache
-def hourly_prices(path: Path = RENTED) -> Mapping[str, float]:
-    """Return the median price for one GPU and hour in USD, by chip."""
+def hourly_price_lists(path: Path = RENTED) -> Mapping[str, list[float]]:
+    """Return all prices for one GPU and hour in USD, by chip."""
     prices: dict[str, list[float]] = {}
     for row in read_rows(path):
         if row["measure"] != "price-per-hour" or not row["gpu"]:
@@ -30,7 +30,13 @@ def hourly_prices(path: Path = RENTED) -> Mapping[str, float]:
         except UnknownNameError:
             continue
         prices.setdefault(chip, []).append(float(row["value"]))
-    return {chip: statistics.median(values) for chip, values in prices.items()}
+    return prices
+
+
+@cache
+def hourly_prices(path: Path = RENTED) -> Mapping[str, float]:
+    """Return the median price for one GPU and hour in USD, by chip."""
+    return {chip: statistics.median(values) for chip, values in hourly_price_lists(path).items()}
 
 
 @cache

@@ -120,12 +120,13 @@ def theme() -> Any:
 
 
 def marker_style(tier: str) -> dict[str, Any]:
-    """Return the marker style for an evidence tier (measured, derived, published, documented) or for ONE_ROUND."""
+    """Return the marker style for an evidence tier, for predictions or for ONE_ROUND."""
     return {
         ONE_ROUND: {"marker": "D", "fillstyle": "none"},
         "measured": {"marker": "o", "fillstyle": "full"},
         "derived": {"marker": "o", "fillstyle": "left"},
         "published": {"marker": "o", "fillstyle": "none"},
+        "predicted": {"marker": "D", "fillstyle": "none"},
     }.get(tier, {"marker": "s", "fillstyle": "none"})
 
 

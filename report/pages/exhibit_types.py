@@ -14,6 +14,7 @@ from report.pages.chart_rows import is_single_round
 from report.pages.charts import HOLLOW, ONE_ROUND, Chart
 from report.pages.figure_data import Evidence, View
 from report.pages.heading_numbers import Sentence, impossible_results
+from report.pages.markdown import identifier
 from report.pages.verdict_words import NOTHING, format_interval
 
 
@@ -64,16 +65,23 @@ class Exhibit:
 
 @dataclass(frozen=True)
 class Family:
-    """A family of measurements, which is shown on a page.
+    """A family of measurements, which is shown on a page, or a picture, which is one figure on a page.
 
     asks: question to answer on the page.
     show: function to build the exhibits from all evidence.
+    folder: folder of the page.
     """
 
     key: str
     title: str
     asks: str
     show: Callable[[Evidence], Iterable[Exhibit]]
+    folder: str = "measurements"
+
+    @property
+    def path(self) -> str:
+        """Path of the page, without suffix."""
+        return f"{self.folder}/{identifier(self.key)}"
 
 
 def exhibits_per_machine(evidence: Evidence, show: Callable[[View, int], Iterable[Exhibit]]) -> Iterator[Exhibit]:

@@ -24,6 +24,7 @@ from report.pages.figure_data import Evidence
 from report.pages.front_statements import Fact, Statements, read_front
 from report.pages.heading_numbers import as_number
 from report.pages.markdown import Markdown, identifier
+from report.pages.pictures.verdict_squares import square_entries
 from report.verdict_sentences import count_rule_changes
 
 # Maximum number of findings to show, which is the number of cards that fit in a row on a desktop screen.
@@ -191,6 +192,7 @@ def front_context(
         ],
         "opinions": counts["not testable"],
         "total": len(verdicts),
+        "tally": verdict_words.format_tally(verdicts),
         "wrong": _most_wrong_article(verdicts),
         "articles": [_article_summary(article, says, verdicts) for article in declared["articles"]],
         "findings": findings[:FINDINGS],
@@ -238,6 +240,7 @@ def _article_summary(
         else "",
         "best": identifier(best) if best else None,
         "worst": identifier(worst) if worst else None,
+        "squares": square_entries(own_verdicts),
     }
 
 

@@ -22,6 +22,7 @@ from report.pages.edition_changes import changes_since_last
 from report.pages.failures import Failures, read_failed_figures
 from report.pages.figure_data import Evidence
 from report.pages.pdf import SOURCES, failed_source
+from report.pages.search_index import SEARCH, search_script
 from report.pages.site_address import normalize_address
 from report.pages.site_content import CHECKS, Content, build_content, family_charts
 from report.pages.site_sources import Page
@@ -79,6 +80,10 @@ def _draw_previews(
             previews.draw_claim_previews(document, charts, folder)
         elif family == "front":
             previews.draw_front_preview(document, folder)
+    for chart in charts if family == "front" else ():
+        if chart.name.startswith(previews.PICTURE):
+            with failures.catch("preview", chart.name):
+                previews.draw_picture_preview(chart, folder)
 
 
 def render(
@@ -180,6 +185,7 @@ def _write_sources(folder: Path, content: Content, document: Mapping[str, Any], 
         _write_source(folder, page, content)
     imprint = site_sources.imprint(document)
     site_sources.copy_site(folder)
+    (folder / SEARCH).write_text(search_script(pages, document), encoding="utf-8")
     shutil.copyfile(site_sources.TEMPLATES / _PDF, folder / _PDF)
     (folder / "references.bib").write_text(format_bibtex(document), encoding="utf-8")
     (folder / "page.html").write_text(site_sources.page_template(url, imprint), encoding="utf-8")

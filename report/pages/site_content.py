@@ -41,6 +41,9 @@ from report.pages.limitations import study_limits
 from report.pages.machine_selection import filter_cases
 from report.pages.markdown import Markdown, identifier
 from report.pages.missing_points import left_out_points
+from report.pages.pictures import PICTURES
+from report.pages.previews import preview_path
+from report.pages.runs_pages import runs_pages
 from report.pages.sections import exhibits_of
 from report.pages.site_sources import MISSING, Page, shorten_description
 from report.publish.claimreview import claim_reviews, script_element
@@ -49,8 +52,6 @@ from report.wanted_machines import default_preset, wanted_machines
 
 # Path to the page that lists failures.
 CHECKS = "measurements/checks"
-# Stylesheet with the widths of the front page's bar.
-_WIDTHS = "site/bar.css"
 REPORT = Path(__file__).resolve().parent.parent
 
 
@@ -94,14 +95,22 @@ def placeholder_page(path: str, title: str, failures: Failures) -> Page:
 @cache
 def families() -> tuple[Family, ...]:
     """Return all families in page order; a family that cannot be imported raises its error when it is shown."""
-    return tuple(map(_loaded_family, FAMILIES))
+    return tuple(_loaded_family("families", name) for name in FAMILIES)
 
 
-def _loaded_family(name: str) -> Family:
+@cache
+def pictures() -> tuple[Family, ...]:
+    """Return all pictures in page order; a picture that cannot be imported raises its error when it is shown."""
+    return tuple(_loaded_family("pictures", name) for name in PICTURES)
+
+
+def _loaded_family(package: str, name: str) -> Family:
     try:
-        family: Family = importlib.import_module(f"report.pages.families.{name}").FAMILY
+        family: Family = importlib.import_module(f"report.pages.{package}.{name}").FAMILY
     except Exception as fault:
-        return Family(name.replace("_", "-"), capitalize(name.replace("_", " ")), "", partial(_raise_fault, fault))
+        folder = "pictures" if package == "pictures" else "measurements"
+        title = capitalize(name.replace("_", " "))
+        return Family(name.replace("_", "-"), title, "", partial(_raise_fault, fault), folder)
     return family
 
 
@@ -117,13 +126,14 @@ def family_charts(evidence: Evidence, key: str, failures: Failures) -> list[Char
     if key == "claims":
         return [page["figure"] for page in _claim_contexts(evidence, failures).values() if page["figure"]]
     if key == "front":
-        return _front_charts(evidence, failures)
+        shown = _picture_exhibits(evidence, failures)
+        return [*_front_charts(evidence, failures), *(exhibit.chart for exhibit in shown.values())]
     known = {family.key: family for family in families()}
     if key not in (*known, "measurements"):
         every = ", ".join(("claims", "front", "measurements", *known))
         raise StudyError(f"figures: unknown family {key!r}. Families: {every}")
-    shown = [known[key]] if key in known else known.values()
-    return [exhibit.chart for family in shown for exhibit in _family_exhibits(family, evidence, failures)[0]]
+    chosen = [known[key]] if key in known else known.values()
+    return [exhibit.chart for family in chosen for exhibit in _family_exhibits(family, evidence, failures)[0]]
 
 
 def build_content(
@@ -156,6 +166,7 @@ def build_content(
     )
     exhibits = {key: shown for key, (shown, _) in measured.items()}
     fronts = _front_charts(evidence, content.failures)
+    drawn_pictures = _picture_exhibits(evidence, content.failures)
     content.charts += [page["figure"] for page in claims.values() if page["figure"]]
     content.charts += [exhibit.chart for shown in exhibits.values() for exhibit in shown]
     facts: dict[str, Fact] = {}
@@ -184,13 +195,20 @@ def build_content(
         )
     content.add("advice", "Do I need one?", lambda: advice_page(advice))
     content.add("do-i-need-one", "What to use for which job", lambda: _jobs_page(document, fronts, jobs))
+    with content.failures.catch("page", "runs/index"):
+        content.pages += runs_pages()
     content.add("measurements/index", "Measurements", lambda: _measurements_page(evidence, exhibits))
     for family in families():
-        path = _family_path(family)
+        path = family.path
         shown, used = measured.get(family.key, ([], DataUse()))
         if shown or content.failures.find("page", path):
             links = _evidence_links(used, tables)
             content.add(path, family.title, partial(_family_page, family, shown, evidence, links))
+    content.add("pictures/index", "Pictures", lambda: _pictures_page(drawn_pictures))
+    for picture in pictures():
+        if picture.key in drawn_pictures or content.failures.find("page", picture.path):
+            exhibit = drawn_pictures.get(picture.key)
+            content.add(picture.path, picture.title, partial(_picture_page, picture, exhibit, document))
     content.add("machines", "Machines", lambda: _machines_page(evidence))
     content.add("gpu", "What a GPU would change", lambda: gpu_page(document))
     content.add("method", "Method", lambda: _method_page(evidence))
@@ -202,7 +220,7 @@ def build_content(
     for path, title, make in evidence_pages(tables, document, choice):
         content.add(path, title, make)
     content.add(MISSING, "Page not found", lambda: _missing_page(url))
-    content.charts += fronts
+    content.charts += [*fronts, *(exhibit.chart for exhibit in drawn_pictures.values())]
     return content
 
 
@@ -215,11 +233,7 @@ def _front_page(
 ) -> Page:
     context = front_page.front_context(document, says, declared, drawn, jobs)
     description = "Three articles say why AI needs GPUs. Each of their claims, checked by experiment."
-    # A stylesheet holds the widths, because a server may forbid style attributes.
-    widths = "".join(f".bar .{basis['name']} {{ flex: {basis['count']}; }}\n" for basis in context["bases"])
-    return Page("index", "index", "Does AI need a GPU?", description,
-                {"f": {**context, "widths": Markdown(_WIDTHS)}}, image="previews/index.png",
-                files={_WIDTHS: widths})  # fmt: skip
+    return Page("index", "index", "Does AI need a GPU?", description, {"f": context}, image="previews/index.png")
 
 
 def _missing_page(url: str) -> Page:
@@ -247,8 +261,13 @@ def table_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _claims_page(document: Mapping[str, Any]) -> Page:
     rows = table_rows(document)
     description = f"All {len(rows)} claims of the three articles with verdict, finding and evidence."
+    first_claims = {str(verdict["article"]): verdict for verdict in reversed(document["verdicts"])}
+    articles = [
+        {"letter": str(verdict["id"])[0], "title": str(verdict["article_title"]), "key": identifier(key)}
+        for key, verdict in reversed(first_claims.items())
+    ]
     return Page("claims", "claims", f"All {len(rows)} claims", description,
-                {"rows": rows, "meaning": _verdict_meanings()}, key="claims")  # fmt: skip
+                {"rows": rows, "meaning": _verdict_meanings(), "articles": articles}, key="claims")  # fmt: skip
 
 
 def _evidence_text(verdict: Mapping[str, Any]) -> str:
@@ -347,13 +366,9 @@ def _measurements_page(evidence: Evidence, exhibits: Mapping[str, Sequence[Exhib
                 {"families": rows, "left_out": left_out, "choice": evidence.choice}, key="measurements")  # fmt: skip
 
 
-def _family_path(family: Family) -> str:
-    return f"measurements/{identifier(family.key)}"
-
-
 def _family_exhibits(family: Family, evidence: Evidence, failures: Failures) -> tuple[list[Exhibit], DataUse]:
     """Return a family's exhibits, and the data that they were made from; both are empty if it fails."""
-    with failures.catch("page", _family_path(family)), evidence.track_use() as used:
+    with failures.catch("page", family.path), evidence.track_use() as used:
         return exhibits_of(family, evidence), used
     return [], DataUse()
 
@@ -376,6 +391,37 @@ def _front_charts(evidence: Evidence, failures: Failures) -> list[Chart]:
     return []
 
 
+def _picture_exhibits(evidence: Evidence, failures: Failures) -> dict[str, Exhibit]:
+    """Return each picture by its key; a picture without data, or that fails, is left out."""
+    shown: dict[str, Exhibit] = {}
+    for picture in pictures():
+        with failures.catch("page", picture.path):
+            if exhibit := next(iter(picture.show(evidence)), None):
+                shown[picture.key] = exhibit
+    return shown
+
+
+def _pictures_page(shown: Mapping[str, Exhibit]) -> Page:
+    rows = [
+        {"path": Markdown(picture.path), "title": picture.title, "chart": shown[picture.key].chart}
+        for picture in pictures()
+        if picture.key in shown
+    ]
+    return Page("pictures/index", "pictures", "Pictures", "One message a picture, to pass on.",
+                {"pictures": rows}, key="claims")  # fmt: skip
+
+
+def _picture_page(picture: Family, exhibit: Exhibit | None, document: Mapping[str, Any]) -> Page:
+    if exhibit is None:
+        raise StudyError("the picture has no data")
+    known = {str(verdict["id"]): verdict for verdict in document["verdicts"]}
+    return Page(picture.path, "picture", exhibit.chart.title, shorten_description(f"{exhibit.chart.title}."),
+                {"picture": picture, "exhibit": exhibit,
+                 "claims": [verdict_words.claim_entry(known[name]) for name in exhibit.claims if name in known],
+                 "png": Markdown(preview_path(exhibit.chart))},
+                key="claims", image=preview_path(exhibit.chart))  # fmt: skip
+
+
 def _family_page(
     family: Family, exhibits: Sequence[Exhibit], evidence: Evidence, links: Sequence[Mapping[str, Any]]
 ) -> Page:
@@ -391,7 +437,7 @@ def _family_page(
         }
         for exhibit in exhibits
     ]
-    return Page(_family_path(family), "family", family.title, family.asks,
+    return Page(family.path, "family", family.title, family.asks,
                 {"family": family, "exhibits": shown, "choice": evidence.choice, "substitutes": evidence.substitutes,
                  "failed": (), "links": links},
                 key="measurements", toc=len(shown) > 2)  # fmt: skip

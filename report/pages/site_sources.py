@@ -30,6 +30,7 @@ MENU = (
     ("method", "method", "Method"),
 )
 FOOTER = (
+    ("pictures/index", "Pictures"),
     ("gpu", "What a GPU would change"),
     ("objections", "Objections and limits"),
     ("sources", "Sources"),

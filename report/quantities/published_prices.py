@@ -14,13 +14,15 @@ from report.data.table_rows import row_dicts
 from report.derivations import is_verified
 from report.estimates import Estimates, exact_estimates
 from report.formatting import format_count
-from report.quantities.published import extreme_record, gpu_kind, published_quantity, without_copies
+from report.quantities.published import extreme_record, gpu_kind, published_quantity, with_speeds, without_copies
 from report.quantities.published_speeds import SPEEDUP_LABELS, speedup
 
 # HIRED: for each GPU kind, the machine whose hourly price stands for it. HIRED_CPU: the machine whose hourly price
 # stands for a server with two 56-core processors.
 HIRED = {"H100 SXM": "aws-p5.48xlarge", "A100 SXM": "aws-p4d.24xlarge"}
 HIRED_CPU = "aws-c7i.48xlarge"
+# ALONE: GPU kinds for which both a price and a training of BERT_LARGE in MLPerf are published.
+BERT_LARGE, ALONE = "BERT-large", {**HIRED, "L4": "aws-g6.xlarge"}
 # CARDS: for each card with a rating, its ids in the published records, which seldom tell the memory of an RTX 4060 Ti.
 # MEASURED: for each rated figure, the task, measure and format of the records that test it.
 CARDS = {
@@ -50,6 +52,45 @@ def speedup_over_price_ratio(data: Dataset) -> Estimates:
         rows = speedups.filter(gpu=kind)
         parts += row_dicts((rows * (1 / ratio)).frame)
     return exact_estimates(parts)
+
+
+@published_quantity("published.training_cost", "USD", ("machine", "price", "hours", "source", "family", "records"))
+def training_cost(data: Dataset) -> Estimates:
+    """Price of training BERT-large as MLPerf does, on one GPU or one server: its hours x AWS's price for an hour.
+
+    machine: a GPU kind, or `server` for two processors without GPUs. price: the machine in data/reference/prices.yaml.
+    hours: the time of the fastest entry with the fewest GPUs or servers, times their number, as if each worked as well
+    alone. low, high: by the spread of the entry's runs. Raises MissingSourceError.
+    """
+    records = without_copies(data.published.records)
+    runs = with_speeds(records[(records["task"] == "train-to-target") & (records["model"] == BERT_LARGE)])
+    runs = runs.assign(kind=runs["gpu"].map(gpu_kind).where(runs["device"] == "gpu", "server"))
+    rows = []
+    for kind, machine in {"server": HIRED_CPU, **ALONE}.items():
+        mine = runs[runs["kind"] == kind]
+        if not len(mine):
+            continue
+        count = mine["nodes" if kind == "server" else "gpus"].fillna(1)
+        entry = extreme_record(mine[count == count.min()], "speed")
+        gpus = 1.0 if kind == "server" else data.figure(f"{machine}.gpus")
+        hourly = data.figure(f"{machine}.usd_per_hour") / gpus
+        hours = {end: 1 / float(entry[speed]) / 3600 for end, speed in _ENDS.items()}
+        rows.append(
+            {
+                "machine": kind,
+                "price": machine,
+                "hours": hours["estimate"],
+                "source": entry["source"],
+                "family": data.published.family(str(entry["source"])),
+                "records": entry["key"],
+                **{end: hourly * time for end, time in hours.items()},
+            }
+        )
+    return exact_estimates(rows)
+
+
+# The speed that gives each end of a time.
+_ENDS = {"estimate": "speed", "low": "fastest", "high": "slowest"}
 
 
 @published_quantity("published.break_even_hours", "h", ("gpu", "source", "family", "records"))

@@ -69,7 +69,7 @@ def _works(data: Dataset) -> Iterator[Derivation]:
         if run.family == "transformer":
             yield Derivation(labels, TRANSFORMER, {**inputs, **bert_inputs(data)}, "at the rate of BERT large")
         else:
-            yield Derivation(labels, CONVOLUTIONAL, {**inputs, **_image_inputs(data)}, "at the rate of ResNet-50")
+            yield Derivation(labels, CONVOLUTIONAL, {**inputs, **image_inputs(data)}, "at the rate of ResNet-50")
     for key, name in TRAINED.items():
         if record := data.published.records_by_key.get(key):
             yield _direct_work(record, name, kept, data)
@@ -78,7 +78,7 @@ def _works(data: Dataset) -> Iterator[Derivation]:
 def _direct_work(record: Mapping[str, Any], name: str, kept: Input, data: Dataset) -> Derivation:
     servers = value_or_default(record["nodes"], 1.0)
     inputs = {
-        "t": _published_input(record, data, "s"),
+        "t": published_input(record, data, "s"),
         "m": assumed_input(servers, "1", "the entry's name and system description"),
         "s": kept if servers > 1 else assumed_input(1.0, "1", "a server alone"),
     }
@@ -87,7 +87,7 @@ def _direct_work(record: Mapping[str, Any], name: str, kept: Input, data: Datase
     return Derivation(labels, DIRECT, inputs, detail)
 
 
-def _image_inputs(data: Dataset) -> dict[str, Input]:
+def image_inputs(data: Dataset) -> dict[str, Input]:
     return {
         "I": documented_input(data, _IMAGES),
         "m": assumed_input(16.0, "1", "the submission's name and system description (16-nodes-SPR)"),
@@ -107,7 +107,7 @@ def _kept_share(data: Dataset) -> Input:
     return Input(1.0, "1", "assumed", why, low, 1.0, in_interval=True)
 
 
-def _published_input(record: Mapping[str, Any], data: Dataset, unit: str) -> Input:
+def published_input(record: Mapping[str, Any], data: Dataset, unit: str) -> Input:
     title = str(data.published.sources[str(record["source"])]["title"])
     low, high = (value_or_default(record[end], record["value"]) for end in ("low", "high"))
     return Input(

@@ -9,6 +9,7 @@ FIGURES = {
         "pages/previews.py",
         "pages/step_chart.py",
         "pages/families/*.py",
+        "pages/pictures/*.py",
     ],
     "measurements": [
         "pages/families/*.py",

@@ -10,8 +10,9 @@ import pytest
 from bs4 import BeautifulSoup
 
 from contract.files import read_json
-from report.outcomes import count_bases
+from report.outcomes import count_bases, verdict_basis
 from report.pages.front_page import _most_wrong_article
+from report.pages.verdict_words import verdict_word
 from report.verdict_sentences import count_rule_changes, replaced_verdicts
 
 
@@ -49,9 +50,8 @@ def test_claim_page_tells_each_version_with_its_date(site: Path, document: dict[
 def test_front_page_counts_tiers_and_changed_rules(site: Path, document: dict[str, Any]) -> None:
     page, text = read_page(site, "index"), page_text(site, "index")
     counts = {name: count for name, count in count_bases(document["verdicts"]).items() if name != "not testable"}
-    bar = page.select_one(".bar")
-    assert bar is not None
-    assert [int(link.get_text().split()[0]) for link in bar.select("a")] == [n for n in counts.values() if n]
+    key = page.select(".squares-key a")
+    assert [int(str(link.get_text()).split()[0]) for link in key] == [n for n in counts.values() if n]
     rules = count_rule_changes(document["verdicts"])
     assert rules["rules"] == rules["unchanged"] + rules["before"] + rules["after"]
     for name in ("unchanged", "before", "after", "turned"):
@@ -59,9 +59,20 @@ def test_front_page_counts_tiers_and_changed_rules(site: Path, document: dict[st
     assert "before the data came in" not in text
 
 
-def test_filters_know_the_tiers_that_the_bar_links_to(site: Path) -> None:
+def test_front_page_has_a_square_per_claim_with_its_verdict_and_evidence(site: Path, document: dict[str, Any]) -> None:
+    squares = {link.get_text(): link for link in read_page(site, "index").select(".squares a")}
+    assert set(squares) == {verdict["id"] for verdict in document["verdicts"]}
+    for verdict in document["verdicts"]:
+        link, word = squares[verdict["id"]], verdict_word(verdict["verdict"])
+        basis = verdict_basis(verdict).replace(" ", "-")
+        assert {f"v-{word.css}", f"on-{basis}"} <= set(link["class"]), verdict["id"]
+        assert link["href"] == f"claims/{verdict['id']}.html"
+        assert link["title"] == f"{word.name}: {verdict['finding']}"
+
+
+def test_filters_know_the_tiers_that_the_front_page_links_to(site: Path) -> None:
     rows = {str(row["data-evidence"]) for row in read_page(site, "claims").select("[data-evidence]")}
-    links = [str(link["href"]) for link in read_page(site, "index").select(".bar a")]
+    links = [str(link["href"]) for link in read_page(site, "index").select(".squares-key a")]
     assert links and {link.partition("evidence=")[2] for link in links} <= rows
 
 

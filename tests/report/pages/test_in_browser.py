@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import random
 import re
@@ -30,7 +31,7 @@ from tests.report.pages.conftest import ADDRESS, Visit
 KINDS = (
     "index", "claims", "claims/W04", "claims/G15", "claims/N11", "articles/whygpu", "advice", "do-i-need-one",
     "measurements/index", "measurements/memory", "machines", "method", "sources", "objections", "glossary", "editions",
-    "gpu", "evidence/index", "evidence/peak", "evidence/records-gbm-perf",
+    "gpu", "evidence/index", "evidence/peak", "evidence/records-gbm-perf", "pictures/index", "pictures/time-ladder",
 )  # fmt: skip
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 BELOW = urlsplit(ADDRESS).path
@@ -67,7 +68,8 @@ def test_pages_pass_axe_and_controls_fit_a_thumb(site: Path, visit: Visit, kind:
         violations = find_violations(page)
         assert violations == [], "\n".join(violations[:10])
     small = page.evaluate(
-        """() => [...document.querySelectorAll("summary, button, select, input, .menu a, footer a, .step, .bar a")]
+        """() => [...document.querySelectorAll(
+            "summary, button, select, input, .menu a, footer a, .step, .squares a, .squares-key a")]
            .filter((one) => one.checkVisibility() && one.getBoundingClientRect().height < 39.5)
            .map((one) => `${one.getBoundingClientRect().height}: ${one.outerHTML.slice(0, 120)}`)"""
     )
@@ -270,11 +272,69 @@ def test_pages_work_below_a_path_under_a_strict_policy(site: Path, visit: Visit,
     page.fill(".threshold input[type=number]", "79")
     assert "The claim would be: supported" in page.locator(".threshold output").inner_text()
     page.goto(f"{server_url}index.html")
-    parts = [(int(part.inner_text().split()[0]), part.bounding_box()["width"]) for part in page.locator(".bar a").all()]
-    claims, width = map(sum, zip(*parts, strict=True))
-    assert len(parts) > 3 and all(part == pytest.approx(width * count / claims, rel=0.1) for count, part in parts)
+    faces = page.locator(".squares a").evaluate_all("(all) => all.map((one) => getComputedStyle(one).backgroundColor)")
+    assert len(faces) == 88 and len(set(faces)) > 3
     assert page.console_lines == []
     assert page.requested_urls and all(url.startswith(("file:", server_url)) for url in page.requested_urls)
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("RTX 4090", "runs/geforce-rtx-4090"), ("laptop", "runs/laptops"), ("llama 8b", "runs/model-llama-3-1-8b"),
+        ("fine-tune", "runs/job-fine-tune"), ("price", "runs/index"), ("roofline", "measurements/roofline"),
+    ],
+)  # fmt: skip
+def test_search_finds_what_visitors_look_for(site: Path, visit: Visit, query: str, wanted: str) -> None:
+    """The five searches of visitors, and a page's name, from a page below the root that was opened from disk."""
+    page = visit(site / "claims" / "G09.html", 390)
+    page.fill("#search", query)
+    results = page.locator("#search-results a")
+    expect(results.first).to_be_visible()
+    paths = []
+    for link in results.all():
+        path = Path(unquote(urlsplit(str(link.evaluate("(one) => one.href"))).path))
+        assert path.is_file() and path.is_relative_to(site), path
+        paths.append(str(path.relative_to(site)))
+    assert f"{wanted}.html" in paths
+    results.first.click()
+    expect(page.locator("h1").first).to_be_visible()
+    assert page.console_lines == []
+
+
+def test_search_says_that_it_found_nothing_and_closes(site: Path, visit: Visit) -> None:
+    page = visit(site / "index.html")
+    page.fill("#search", "zebra crossing")
+    expect(page.locator("#search-results")).to_contain_text("Nothing")
+    page.press("#search", "Escape")
+    expect(page.locator("#search-results")).to_be_hidden()
+    assert (site / "site" / "search-data.js").stat().st_size < 300_000
+
+
+def test_claims_can_be_sorted_by_each_column_and_back(site: Path, visit: Visit) -> None:
+    page = visit(site / "claims.html")
+    rows = "(all) => all.map((row) => row.cells[1].innerText)"
+    before = page.locator("tbody tr").evaluate_all(rows)
+    for turn, order in ((1, "ascending"), (-1, "descending")):
+        page.click("th:has-text('Verdict') button")
+        assert page.locator("th[aria-sort]").get_attribute("aria-sort") == order
+        words = [text.split(maxsplit=1)[-1] for text in page.locator("tbody tr").evaluate_all(rows)]
+        names = list(dict.fromkeys(words))
+        assert len(words) == len(before) and names == [name for name, _ in itertools.groupby(words)]
+        assert (words == sorted(words)) == (turn == 1) or len(names) == 1
+
+
+def test_word_of_the_glossary_opens_beside_it(site: Path, visit: Visit) -> None:
+    page = visit(site / "claims" / "G09.html")
+    address, term = page.url, page.locator("a.term").first
+    term.click()
+    meaning = page.locator(".meaning")
+    expect(meaning).to_be_visible()
+    assert page.url == address and len(meaning.locator("p").inner_text()) > 20
+    box = meaning.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 1280
+    page.keyboard.press("Escape")
+    expect(meaning).to_be_hidden()
 
 
 def test_unknown_address_leads_to_the_site(site: Path, visit: Visit, server_url: str) -> None:
@@ -382,8 +442,10 @@ def test_pages_are_light(site: Path) -> None:
 
 def test_front_page_is_short(site: Path, visit: Visit) -> None:
     page = visit(site / "index.html")
-    words = page.evaluate("document.querySelector('main').innerText.split(/\\s+/).length")
     screens = page.evaluate("document.documentElement.scrollHeight") / 800
+    # The squares are a picture: their numbers are not read.
+    page.evaluate("document.querySelectorAll('.squares').forEach((one) => one.remove())")
+    words = page.evaluate("document.querySelector('main').innerText.split(/\\s+/).length")
     assert words <= 1200 and screens <= 5.3
     answer = page.locator(".answer").inner_text()
     assert len(answer.split()) <= 40 and "[" not in answer

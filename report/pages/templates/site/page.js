@@ -1,4 +1,4 @@
-// Printing, copy link, claim filters, and threshold slider with outcomes precomputed in Python.
+// Search, glossary, printing, copy link, claim filters, and threshold slider with outcomes precomputed in Python.
 (() => {
   "use strict";
   const createElement = (name, attributes = {}, ...content) => {
@@ -7,6 +7,72 @@
     element.append(...content);
     return element;
   };
+
+  // Index of the site: kind, title, address and words. It is a script, because a page from disk cannot fetch JSON.
+  const root = document.currentScript?.src.replace(/site\/page\.js$/, "");
+  let loading;
+  const loadIndex = () => {
+    loading ??= new Promise((resolve) => {
+      const script = createElement("script", { src: `${root}site/search-data.js` });
+      script.addEventListener("load", () => resolve(window.searchEntries));
+      script.addEventListener("error", () => resolve([]));
+      document.head.append(script);
+    });
+    return loading;
+  };
+  const address = (path) => root + path.replace(/(#|$)/, ".html$1");
+
+  // Search: each word of the query begins a word of the title, of its kind, or of the words behind it.
+  const plain = (text) => ` ${text.toLowerCase().normalize("NFKD").replace(/[^\p{L}\p{N}.]+/gu, " ")}`;
+  const rank = (query, [kind, title, , words]) => {
+    const [inTitle, everywhere] = [plain(title), plain(`${kind} ${title} ${words}`)];
+    const parts = plain(query).split(" ").filter(Boolean);
+    if (!parts.length || !parts.every((part) => everywhere.includes(` ${part}`))) return 0;
+    return 1 + parts.filter((part) => inTitle.includes(` ${part}`)).length + (inTitle.includes(plain(query).trimEnd()) ? 2 : 0);
+  };
+  const menu = document.querySelector("header.menu nav");
+  if (menu && root) {
+    const field = createElement("input", { type: "search", id: "search", placeholder: "Search", "aria-label": "Search these pages", autocomplete: "off" });
+    const results = createElement("ul", { id: "search-results", "aria-live": "polite", hidden: "" });
+    const search = createElement("div", { class: "search", role: "search" }, field, results);
+    const showResults = async () => {
+      const entries = await loadIndex();
+      const best = entries.map((entry) => [rank(field.value, entry), entry]).filter(([score]) => score)
+        .sort(([one], [other]) => other - one).slice(0, 12);
+      results.replaceChildren(...best.map(([, [kind, title, path]]) =>
+        createElement("li", {}, createElement("a", { href: address(path) }, createElement("b", {}, kind), ` ${title}`))));
+      if (field.value.trim() && !best.length) results.append(createElement("li", {}, "Nothing. Try a GPU, a model or a job."));
+      results.hidden = !field.value.trim();
+    };
+    field.addEventListener("focus", loadIndex);
+    field.addEventListener("input", showResults);
+    search.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") { field.value = ""; results.hidden = true; }
+      if (event.key === "Enter" && event.target === field) results.querySelector("a")?.click();
+    });
+    document.addEventListener("pointerdown", (event) => { if (!search.contains(event.target)) results.hidden = true; });
+    menu.append(search);
+  }
+
+  // Glossary: a word opens its meaning beside it, and the reader keeps the place; without scripts it is a link.
+  const meaning = createElement("div", { class: "meaning", popover: "" });
+  for (const term of root && meaning.showPopover ? document.querySelectorAll("a.term") : []) {
+    term.addEventListener("click", async (event) => {
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      const path = `glossary#${new URL(term.href).hash.slice(1)}`;
+      const entry = (await loadIndex()).find((one) => one[2] === path);
+      if (!entry) { location.href = term.href; return; }
+      meaning.replaceChildren(createElement("b", {}, entry[1]), createElement("p", {}, entry[3]),
+        createElement("a", { href: term.href }, "All words"));
+      document.body.append(meaning);
+      meaning.showPopover();
+      const place = term.getBoundingClientRect();
+      meaning.style.left = `${Math.max(8, Math.min(place.left, innerWidth - meaning.offsetWidth - 8))}px`;
+      const below = place.bottom + 6;
+      meaning.style.top = `${below + meaning.offsetHeight < innerHeight ? below : Math.max(8, place.top - meaning.offsetHeight - 6)}px`;
+    });
+  }
 
   // Print folded sections
   let folded = [];
@@ -81,6 +147,18 @@
     holder.append(countOutput);
     holder.hidden = false;
     applyFilters();
+    // Sort by a column: its heading is a button, and a second click turns the order.
+    for (const heading of rows[0]?.closest("table").querySelectorAll("thead th") ?? []) {
+      const button = createElement("button", { type: "button", class: "sort" }, ...heading.childNodes);
+      button.addEventListener("click", () => {
+        const turn = heading.ariaSort === "ascending" ? -1 : 1;
+        for (const other of heading.parentElement.children) other.removeAttribute("aria-sort");
+        heading.setAttribute("aria-sort", turn > 0 ? "ascending" : "descending");
+        const text = (row) => row.cells[heading.cellIndex].innerText;
+        rows[0].parentElement.append(...[...rows].sort((one, other) => turn * text(one).localeCompare(text(other), "en", { numeric: true })));
+      });
+      heading.append(button);
+    }
   }
 
   // Slider: for each part, pieces [start, outcome, claim verdict, open] in ascending order, or choices.
