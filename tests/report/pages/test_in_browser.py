@@ -286,7 +286,7 @@ def test_pages_work_below_a_path_under_a_strict_policy(site: Path, visit: Visit,
     ],
 )  # fmt: skip
 def test_search_finds_what_visitors_look_for(site: Path, visit: Visit, query: str, wanted: str) -> None:
-    """The five searches of visitors, and a page's name, from a page below the root that was opened from disk."""
+    """Visitors' five searches, and a page's name, from a page below the root that was opened from disk."""
     page = visit(site / "claims" / "G09.html", 390)
     page.fill("#search", query)
     results = page.locator("#search-results a")

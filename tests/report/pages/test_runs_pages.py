@@ -1,4 +1,4 @@
-"""Pages of published runs: all runs of a chip, a job and a model, and prices."""
+"""Published runs on pages: by chip, by job, by model; and prices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests for hours on one GPU and on makers' machines, and for the price of a training, on the shipped figures."""
+"""Tests for hours on one GPU and on makers' machines, and for a training's price, on the shipped figures."""
 
 from __future__ import annotations
 
