@@ -17,8 +17,8 @@ from report.pages import charts, site_sources
 from report.pages.figure_data import Evidence
 from report.pages.site_content import build_content
 
-# Lines to keep of a page that lists evidence: its tables repeat the summary and the published figures, and the lists of
-# evidence on claims' pages repeat the verdicts.
+# Lines to keep of a page that lists evidence or published runs: its tables repeat the summary and the published figures,
+# and the lists of evidence on claims' pages repeat the verdicts.
 EVIDENCE_LINES = 16
 # Fields in verdicts.json that differ between runs, with fixed values to replace them.
 PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}
@@ -39,7 +39,7 @@ def pages(folder: Path, known: Collection[str] = ()) -> Iterator[str]:
         if heading not in known and (not page.path.startswith("claims/") or page.path in kept.values()):
             yield heading
             lines = site_sources.page_source(page, templates, content.terms).splitlines()
-            kept_lines = lines[: EVIDENCE_LINES if page.template == "evidence" else None]
+            kept_lines = lines[: EVIDENCE_LINES if page.template in ("evidence", "runs") else None]
             yield from (line for line in kept_lines if not line.startswith("<li>"))
     sources = Sources(folder / "data", read_reference(REFERENCE))
     for claim in kept.values():
