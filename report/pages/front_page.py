@@ -194,7 +194,13 @@ def front_context(
         "total": len(verdicts),
         "tally": verdict_words.format_tally(verdicts),
         "wrong": _most_wrong_article(verdicts),
-        "articles": [_article_summary(article, says, verdicts) for article in declared["articles"]],
+        "articles": [
+            {
+                **_article_summary(article, says, verdicts),
+                "squares": square_entries(verdict for verdict in verdicts if verdict["article"] == article["key"]),
+            }
+            for article in declared["articles"]
+        ],
         "findings": findings[:FINDINGS],
         "jobs": jobs,
         "predicted": verdict_words.PREDICTED,
@@ -240,7 +246,6 @@ def _article_summary(
         else "",
         "best": identifier(best) if best else None,
         "worst": identifier(worst) if worst else None,
-        "squares": square_entries(own_verdicts),
     }
 
 

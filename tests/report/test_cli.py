@@ -54,7 +54,7 @@ def test_gather_judge_summary_and_explain(
     assert main(["summary", "--verdicts", str(out)]) == 0
     summary = capsys.readouterr().out
     assert "node: Synthetic, 2 cores" in summary
-    row = next(line.split() for line in summary.splitlines() if line.startswith("challenged"))
+    row = next(line.split() for line in summary.splitlines() if line.startswith("Challenged"))
     *articles, total, questions = map(int, row[1:])
     assert total == document["tally"]["challenged"] == sum(articles)
     assert questions == sum(question["verdict"] == "challenged" for question in document["questions"])

@@ -90,7 +90,9 @@ def test_lost_profile_metrics_count_once_per_point(synthetic: Factory, tmp_path:
     gather([synthetic.root], tmp_path / "out", allow_synthetic=True)
     counts = {(row["experiment"], row["reason"]): row["count"] for row in left_out_points(tmp_path / "out")}
     assert counts == {("training", "the profiler lost kernels"): 2, ("gemm", "too large"): 1}
-    assert "1 point gave no result" in limitations._round_limit(tmp_path / "out"), "the steps themselves were timed"
+    assert "1 measurement gave no result" in limitations._round_limit(tmp_path / "out"), (
+        "the steps themselves were timed"
+    )
 
 
 def rewrite(path: Path, **changes: object) -> None:
