@@ -364,9 +364,10 @@ def read_any_format(path: Path) -> Mapping[str, Any]:
 
     Raises StudyError if the file is missing, holds no verdicts, or is invalid.
     """
-    document = read_json(path) if path.exists() else None
-    if EDITIONS in path.resolve().parents and isinstance(document, dict) and document.get("format") != FORMAT:
-        return upgrade_cells(document)
+    if EDITIONS in path.resolve().parents and path.exists():
+        document = read_json(path)
+        if isinstance(document, dict) and document.get("format") != FORMAT:
+            return upgrade_cells(document)
     return read_verdicts(path)
 
 

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from report import ROOT
 from report.data.dataset import Dataset, MissingSourceError
 from report.data.gathered_files import read_dataset
-from report.data.node_reader import read_nodes
+from report.data.node_reader import NODES, read_nodes
 from report.data.published_records import read_published
 from report.data.reference_figures import format_figure, read_reference
 from report.formatting import first_items, format_count
@@ -23,7 +22,6 @@ from report.judging.reference_pairs import DECLARED, read_triangulation
 from report.judging.reference_use import reference_users
 from report.quantities import quantities
 
-PUBLISHED = ROOT / "data" / "nodes"
 _MOST_NAMED = 6
 
 
@@ -37,7 +35,7 @@ def list_references(
     Raises StudyError for a mistake in a file.
     """
     entries, others = read_reference(reference), read_published(published)
-    nodes = Dataset(read_nodes([PUBLISHED]), entries, published=others) if data is None else None
+    nodes = Dataset(read_nodes([NODES]), entries, published=others) if data is None else None
     cache = QuantityCache(nodes or read_dataset(Path(str(data)), entries, others))
     for quantity in quantities().values():
         with suppress(MissingSourceError):

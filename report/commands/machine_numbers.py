@@ -14,8 +14,8 @@ import polars as pl
 
 from contract.errors import StudyError
 from contract.files import read_json
-from report import ROOT
 from report.data.gather import gather
+from report.data.node_reader import NODES
 from report.formatting import (
     count_machines_and_runs,
     format_interval,
@@ -83,7 +83,7 @@ def read_results(data: Path | None) -> tuple[dict[str, dict[str, Any]], pl.DataF
     if data is None and not (folder / "nodes.json").exists():
         print_fallback(folder, "these are the published machines")
         with TemporaryDirectory() as scratch, redirect_stderr(io.StringIO()):
-            gather([ROOT / "data" / "nodes"], Path(scratch))
+            gather([NODES], Path(scratch))
             return read_results(Path(scratch))
     records = {str(record["id"]): record for record in read_json(folder / "nodes.json")}
     table = pl.scan_parquet(folder / "results.parquet").filter(pl.col("status") == "ok", pl.col("metric") == "time")
@@ -96,11 +96,11 @@ def number_lines(number: Number, rows: pl.DataFrame, others: pl.DataFrame | None
     others: summary of other machines, whose range then takes the place of the result's labels.
     """
     rows = _measured_rows(number, rows)
+    others = None if others is None else _measured_rows(number, others)
     if "model" in number.shown and rows.height:
         models = rows["model"].to_list()
         network = next((name for name in NETWORKS if name in models), models[0])
         rows = rows.filter(model=network)
-        others = None if others is None else _measured_rows(number, others)
         others = others.filter(model=network) if others is not None and others.height else others
     for device in sorted(rows["device"].unique()) if rows.height else ():
         row = _best_row(number, rows.filter(device=device))
@@ -130,9 +130,11 @@ def _best_row(number: Number, rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def _range_text(number: Number, device: str, others: pl.DataFrame, unit: str) -> str:
-    """Format the best results of other machines on such a device, from the least to the most."""
-    rows = _measured_rows(number, others).filter(device=device)
-    best = [_best_row(number, of_node) for _, of_node in rows.group_by("node")]
+    """Format the best results of other machines on such a device, from the least to the most.
+
+    others: their rows that measured the number.
+    """
+    best = [_best_row(number, of_node) for _, of_node in others.filter(device=device).group_by("node")]
     values = sorted(row[number.rate or "estimate"] for row in best)
     if not values:
         return "not measured there"

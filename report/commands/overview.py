@@ -11,11 +11,11 @@ from typing import Any
 import polars as pl
 
 from contract.files import read_json
+from report.commands.explain import WIDTH
 from report.commands.machine_numbers import NUMBERS, number_lines, read_results
 from report.formatting import first_items, format_count
 from report.pages.figure_data import own_nodes
 
-WIDTH = 100
 # At most this many experiments with noisy results are named.
 _NAMED = 4
 
@@ -47,9 +47,9 @@ def overview_lines(results: Path, tally: Mapping[str, int]) -> Iterator[str]:
 
 def _own_ids(results: Path, records: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the ids of this study's own machines."""
-    if (results / "node.json").is_file():
-        return [name for name in records if name == read_json(results / "node.json")["id"]]
-    return [name for name in records if name in own_nodes([*records.values()])]
+    record = results / "node.json"
+    own = {read_json(record)["id"]} if record.is_file() else own_nodes([*records.values()])
+    return [name for name in records if name in own]
 
 
 def _noise_text(rows: pl.DataFrame) -> str:

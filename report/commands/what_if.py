@@ -14,10 +14,11 @@ from typing import Any, TypeGuard
 
 from contract.errors import StudyError
 from contract.schema import did_you_mean
-from report import ROOT, verdict_sentences
+from report import verdict_sentences
+from report.commands.explain import WIDTH
 from report.data.dataset import Dataset
 from report.data.gathered_files import read_dataset
-from report.data.node_reader import read_nodes
+from report.data.node_reader import NODES, read_nodes
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
 from report.formatting import format_count, format_exact, threshold_text, thresholds_text
@@ -30,8 +31,6 @@ from report.quantities import quantities
 from report.verdicts import STUDY_DATA, print_fallback
 
 Reference = Mapping[str, Mapping[str, Any]]
-WIDTH = 100
-PUBLISHED_NODES = ROOT / "data" / "nodes"
 _PRICE_SOURCE = {"title": "Given for this question", "publisher": "the person who asks", "url": "", "where": ""}
 
 
@@ -75,7 +74,7 @@ def read_data(folder: Path | None, reference: Reference) -> Dataset:
     if folder is not None:
         raise StudyError(f"{folder}: no gathered data. Run the study, or: python -m report gather --out {folder}")
     print_fallback(gathered, "the published machines are judged, which takes longer")
-    return Dataset(read_nodes([PUBLISHED_NODES]), reference, published=published)
+    return Dataset(read_nodes([NODES]), reference, published=published)
 
 
 @dataclass(frozen=True)

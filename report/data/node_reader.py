@@ -28,7 +28,8 @@ from report.formatting import first_items, node_label
 # Path to a round file, its table (not validated yet), and the round's metadata.
 _File = tuple[Path, arrow.Table, dict[str, Any]]
 
-# Source of the published nodes.
+# Folder of the published nodes, and their source as records name it.
+NODES = ROOT / "data" / "nodes"
 PUBLISHED_NODES = "data/nodes"
 
 

@@ -193,7 +193,7 @@ def test_what_if_command(
     assert "2 verdicts change; no other claim is affected." in answers and note == ""
     # Before any study, the published machines are judged.
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(what_if_command, "PUBLISHED_NODES", synthetic.root / "node-b")
+    monkeypatch.setattr(what_if_command, "NODES", synthetic.root / "node-b")
     assert main([*common, "--set", "W01.threshold=40"]) == 0
     assert capsys.readouterr() == (
         answers,
