@@ -98,7 +98,6 @@ def sources_page(document: Mapping[str, Any], listed: bool = False) -> Page:
     sources = format_count(len(runs), "source")
     counts = f"{records:,} records from {sources}, each read from the place where it was published."
     used = [row for row in rows if row["claims"]]
-    # `*` puts every entry into the bibliography, because the tables name all of them.
     return Page("sources", "sources", "Sources", "Published figures and published runs that claims use.",
                 {"documents": used, "others": [row for row in rows if not row["claims"]], "runs": runs,
-                 "counts": counts, "cited": ["*"], "listed": listed})  # fmt: skip
+                 "counts": counts, "listed": listed})  # fmt: skip

@@ -17,8 +17,8 @@ from report.pages import charts, site_sources
 from report.pages.figure_data import Evidence
 from report.pages.site_content import build_content
 
-# Lines to keep of a page that lists evidence or published runs: its tables repeat the summary and the published figures,
-# and the lists of evidence on claims' pages repeat the verdicts.
+# Lines to keep of a page that lists evidence or published runs: its tables repeat the summary and the published
+# figures, and the lists of evidence on claims' pages repeat the verdicts.
 EVIDENCE_LINES = 16
 # Fields in verdicts.json that differ between runs, with fixed values to replace them.
 PASSING = {"generated_utc": "2025-01-01T00:00:00Z", "commit": "0" * 40, "study_version": "0"}

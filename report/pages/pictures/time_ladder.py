@@ -20,13 +20,15 @@ from report.pages.verdict_words import NOTHING
 from report.quantities.gpu_hours import GPU
 
 Case = Mapping[str, Any]
+SERVER = "a server of two processors"
 
 
 @dataclass(frozen=True)
 class Series:
-    """A machine on which each run is shown. name: in the legend. cases: its hours, by run."""
+    """A machine on which each run is shown. name: in the legend; short: in the title; cases: its hours, by run."""
 
     name: str
+    short: str
     colour: str
     marker: str
     fill: str
@@ -41,10 +43,12 @@ def show(evidence: Evidence) -> Iterable[Exhibit]:
     if not runs:
         return
     large = runs[-1]
-    title = (
-        f"{large}: {_hours(makers[large])} on {makers[large]['machine']}, {_hours(series[-2].cases[large])} on one"
-        + (f", {_hours(series[0].cases[large])} on {_cores(evidence)}" if large in series[0].cases else "")
-    )
+    hours = [
+        f"{_hours(machine.cases[large])} on {machine.short or makers[large]['machine']}"
+        for machine in reversed(series)
+        if large in machine.cases and machine.name != SERVER
+    ]
+    title = f"{large}: {', '.join(hours)}"
     rows = [[run, *(_hours(machine.cases.get(run)) for machine in series), str(makers[run]["machine"])] for run in runs]
     yield Exhibit(
         Chart(
@@ -78,22 +82,21 @@ def _runs_by_size(evidence: Evidence) -> list[str]:
 
 
 def _machine_series(evidence: Evidence) -> list[Series]:
-    """Return the machines from the slowest to the makers' own; without a measured CPU, it is left out."""
+    """Return the machines from the slowest to the makers' own, and none of ours without a measured CPU."""
     fixed = [
-        Series("a server of two processors", SKY, "s", "left",
+        Series(SERVER, SERVER, SKY, "s", "left",
                _cases_by_run(evidence.quantity("ladder.server_hours", list="published", scale="large"))),
-        Series(f"one {GPU.split()[0]}", VERMILION, "o", "left",
+        Series(f"one {GPU.split()[0]}", "one", VERMILION, "o", "left",
                _cases_by_run(evidence.quantity("ladder.gpu_hours", scale="large"))),
-        Series("its makers’ machine", INK, "s", "none", _cases_by_run(evidence.quantity("ladder.makers_hours"))),
+        Series("its makers’ machine", "", INK, "s", "none", _cases_by_run(evidence.quantity("ladder.makers_hours"))),
     ]  # fmt: skip
     view = next((view for view in evidence.views if len(_own_hours(view))), None)
-    own = [Series(view.name, BLUE, "o", "left", _cases_by_run(_own_hours(view)))] if view else []
+    own = [Series(view.name, _cores(view), BLUE, "o", "left", _cases_by_run(_own_hours(view)))] if view else []
     return [*own, *fixed]
 
 
-def _cores(evidence: Evidence) -> str:
-    """Count the cores in the machine that the ladder shows: '2 CPU cores'."""
-    view = next(view for view in evidence.views if len(_own_hours(view)))
+def _cores(view: View) -> str:
+    """Count the machine's cores: '2 CPU cores'."""
     cores = (view.record["hardware"].get("cpu") or {}).get("usable_cores")
     return format_count(int(cores), "CPU core") if cores else "a CPU"
 

@@ -154,7 +154,8 @@
         const turn = heading.ariaSort === "ascending" ? -1 : 1;
         for (const other of heading.parentElement.children) other.removeAttribute("aria-sort");
         heading.setAttribute("aria-sort", turn > 0 ? "ascending" : "descending");
-        const text = (row) => row.cells[heading.cellIndex].innerText;
+        // A badge begins with a sign.
+        const text = (row) => row.cells[heading.cellIndex].innerText.replace(/^[^\p{L}\p{N}]+/u, "");
         rows[0].parentElement.append(...[...rows].sort((one, other) => turn * text(one).localeCompare(text(other), "en", { numeric: true })));
       });
       heading.append(button);
