@@ -227,7 +227,7 @@ def _most_wrong_article(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]
 def _article_summary(
     article: Mapping[str, Any], says: Statements, verdicts: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the template context for an article, with its sentences.
+    """Return the template context for an article, with sentences and the verdict tally.
 
     best: the first claim in the declared list `best` that is supported. worst: a challenged claim, if possible from the
     declared list `worst`, else the first claim in that list that depends. Either is None if there is no such claim.
@@ -241,6 +241,9 @@ def _article_summary(
         "key": identifier(str(article["key"])),
         "title": str(own_verdicts[0]["article_title"]) if own_verdicts else str(article["key"]),
         "says": says.texts(article["says"]),
+        "fares": f"Of {format_count(len(own_verdicts), 'claim')}, {verdict_words.format_tally(own_verdicts)}."
+        if verdict_words.format_tally(own_verdicts)
+        else "",
         "best": identifier(best) if best else None,
         "worst": identifier(worst) if worst else None,
     }

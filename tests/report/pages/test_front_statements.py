@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,5 @@ def test_worst_claim_is_challenged_if_the_article_has_one(verdicts: dict[str, st
     article = {"key": "why", "best": ["W04"], "worst": ["W04", "W02"], "says": NOTHING}
     summary = front_page._article_summary(article, statements_for(*claims), claims)
     assert summary["worst"] == worst
+    counts = [int(count) for count in re.findall(r"\d+", summary["fares"])]
+    assert counts[0] == sum(counts[1:]) == len(claims), "the counts add up"
