@@ -190,7 +190,6 @@ def front_context(
             for name in BASES
             if counts[name] and name != "not testable"
         ],
-        "opinions": counts["not testable"],
         "total": len(verdicts),
         "tally": verdict_words.format_tally(verdicts),
         "wrong": _most_wrong_article(verdicts),

@@ -14,14 +14,26 @@ end
 
 local typst = FORMAT == "typst"
 
+-- Places inside a PDF that a link can lead to.
+local anchors = {}
+
 local function link(element)
   -- Printed pages show the address behind a link, but not twice.
   if html and element.target:match("^https?://(.*)$") == stringify(element.content) then
     element.classes:insert("uri")
   end
   local inside = not element.target:match("^%a+:")
+  -- In a PDF, a claim's number leads to the claim's place there, except in that place itself, where it leads to the site.
+  local claim = typst and element.target:match("claims/(%u%d%d)%.qmd$")
+  if claim and anchors["claim-" .. claim] and not element.classes:includes("outside") then
+    element.target = "#claim-" .. claim
+    return element
+  end
+  if typst then
+    element.target = element.target:gsub("^%.%./", "")
+  end
   -- A PDF does not contain the other pages: it links to the site, if its address is known.
-  if typst and inside and (site == "" or element.target:match("^#")) then
+  if typst and inside and (site == "" or element.target:match("^#") and not anchors[element.target:sub(2)]) then
     return element.content
   end
   -- Quarto converts links from sources to pages itself.
@@ -59,6 +71,13 @@ local function image(element)
     attribute(phone), attribute(element.src), attribute(alt)))
 end
 
+-- Spans and divisions that the PDF template typesets: functions of one content, functions of several, and their parts.
+local SPANS = { fine = "fine", formula = "formula" }
+local VERDICT_SPANS = { badge = "badge", clause = "clause", sign = "sign" }
+local BLOCKS = { answer = true, keep = true, sheet = true, spare = true, twofold = true }
+local CALLS = { beside = true, cards = true, steps = true, claims = true }
+local PARTS = { side = true, card = true, step = true, row = true }
+
 -- Typeset verdicts and small print in PDFs.
 local function span(element)
   if not typst then
@@ -69,28 +88,42 @@ local function span(element)
     verdict = verdict or class:match("^v%-(.+)$")
   end
   local opened
-  if element.classes:includes("badge") then
-    opened = string.format("#badge(%q)[", verdict or "open")
-  elseif element.classes:includes("fine") then
-    opened = "#fine["
-  elseif element.classes:includes("formula") then
-    opened = "#formula["
-  end
-  if not opened then
-    return element.content
+  for _, class in ipairs(element.classes) do
+    if VERDICT_SPANS[class] then
+      opened = string.format("#%s(%q)[", VERDICT_SPANS[class], verdict or "open")
+    elseif SPANS[class] then
+      opened = "#" .. SPANS[class] .. "["
+    end
   end
   local content = element.content
+  if anchors[element.identifier] then
+    content:insert(1, pandoc.RawInline("typst", string.format("#metadata(none)<%s>", element.identifier)))
+  end
+  if not opened then
+    return content
+  end
   content:insert(1, pandoc.RawInline("typst", opened))
   content:insert(pandoc.RawInline("typst", "]"))
   return content
 end
 
 local function div(element)
-  if typst and element.classes:includes("answer") then
-    local content = element.content
-    content:insert(1, pandoc.RawBlock("typst", "#answer["))
-    content:insert(pandoc.RawBlock("typst", "]"))
-    return content
+  for _, class in ipairs(typst and element.classes or {}) do
+    local opened, closed
+    if BLOCKS[class] then
+      local pages = element.attributes.pages
+      opened, closed = "#" .. class .. (pages and "(pages: " .. pages .. ")[" or "["), "]"
+    elseif CALLS[class] then
+      opened, closed = "#" .. class .. "(", ")"
+    elseif PARTS[class] then
+      opened, closed = "[", "],"
+    end
+    if opened then
+      local content = element.content
+      content:insert(1, pandoc.RawBlock("typst", opened))
+      content:insert(pandoc.RawBlock("typst", closed))
+      return content
+    end
   end
   local summary = element.attributes.summary
   if not (summary and element.classes:includes("fold")) then
@@ -119,8 +152,20 @@ local function align_cells(row, columns)
   end
 end
 
+-- Most rows of a table that a page break must not divide.
+local SHORT = 6
+
 -- Copy column headings to cells: a phone shows a row as a list.
 local function tabular(element)
+  if typst then
+    local rows = 0
+    for _, body in ipairs(element.bodies) do
+      rows = rows + #body.body
+    end
+    if rows <= SHORT then
+      return { pandoc.RawBlock("typst", "#keep["), element, pandoc.RawBlock("typst", "]") }
+    end
+  end
   if not html then
     return nil
   end
@@ -214,6 +259,12 @@ function Pandoc(document)
       terms[term] = stringify(anchor)
     end
     document.blocks = link_terms_in_paragraphs(document.blocks)
+  end
+  if typst then
+    document.blocks:walk({
+      Header = function(element) anchors[element.identifier] = true end,
+      Span = function(element) anchors[element.identifier] = element.identifier:match("^claim%-") ~= nil end,
+    })
   end
   document.blocks = document.blocks:walk({ Link = link, Image = image, Div = div, Span = span, Table = tabular })
   return document
