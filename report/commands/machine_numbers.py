@@ -15,6 +15,7 @@ import polars as pl
 from contract.errors import StudyError
 from contract.files import read_json
 from report.data.gather import gather
+from report.data.machine_names import own_nodes
 from report.data.node_reader import NODES
 from report.formatting import (
     count_machines_and_runs,
@@ -24,7 +25,6 @@ from report.formatting import (
     range_words,
     with_unit,
 )
-from report.pages.figure_data import own_nodes
 from report.verdicts import STUDY_DATA, print_fallback
 
 # Networks by preference: a machine shows the first one that it measured.

@@ -13,8 +13,8 @@ import polars as pl
 from contract.files import read_json
 from report.commands.explain import WIDTH
 from report.commands.machine_numbers import NUMBERS, number_lines, read_results
+from report.data.machine_names import own_nodes
 from report.formatting import first_items, format_count
-from report.pages.figure_data import own_nodes
 
 # At most this many experiments with noisy results are named.
 _NAMED = 4

@@ -17,18 +17,21 @@ from numpy.typing import NDArray
 
 from contract.node import kind_of_node
 from contract.sample_table import SAMPLES
+from report.data.machine_names import YOURS, short_names
 from report.data.node_reader import Nodes
 from report.data.published_records import Published
 from report.data.sessions import later_sessions
 from report.data.summary import POINT, summarise
 from report.estimates import Estimates, concat_estimates, device_kind
-from report.formatting import count_machines_and_runs, instance_name
+from report.formatting import count_machines_and_runs, join_words
 
 # Summary columns that estimates need in addition to POINT and the value's column.
 _ESTIMATE_COLUMNS = ("unit", "low", "high", "scale", "log_se", "df", "n_rounds", "n_samples")
 # Fraction of a round's counter readings to skip at the start. Counters average over up to a second, so early readings
 # include the setup before the samples.
 SETTLED = 0.5
+# At most this many machines of a group are named.
+_NAMED = 3
 
 
 class MissingSourceError(Exception):
@@ -60,6 +63,7 @@ class Dataset:
     """Summary of all nodes (`table`), the nodes, reference entries by id, and published measurements.
 
     summarised: the summary table, with rows numbered from 0; if it is None, it is computed from the nodes' samples.
+    short_names: short names of machines by node id (default: of these nodes).
     Text columns in `table` are categorical. used: records all data that is read, to trace results back to their data.
     """
 
@@ -67,6 +71,7 @@ class Dataset:
     reference: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     summarised: InitVar[pd.DataFrame | None] = None
     published: Published = field(default_factory=Published)
+    short_names: Mapping[str, str] = field(default_factory=dict)
     used: DataUse = field(default_factory=DataUse)
     _cache: dict[tuple[Any, ...], tuple[Any, DataUse]] = field(default_factory=dict, init=False, repr=False)
 
@@ -74,6 +79,8 @@ class Dataset:
         if summarised is None:
             summarised = summarise(self.nodes.samples(), self.later_sessions)
         self.table = categorical(summarised)
+        if not self.short_names:
+            self.short_names = short_names([{**node.record, "source": node.source} for node in self.nodes.nodes])
 
     @cached_property
     def later_sessions(self) -> pd.DataFrame:
@@ -296,18 +303,21 @@ class Dataset:
         return [node.id for node in self.nodes.nodes if kind in node.kinds()]
 
     def label(self, node: str) -> str:
-        """Format a node's display name: its hardware, and an instance label if several nodes have this hardware."""
-        make = self.hardware_label(node)
-        return f"{make} ({self.instance_label(node)})" if self._labels[1][make] > 1 else make
+        """Format a node's display name: its hardware, and its short name if it is the user's or shares its hardware."""
+        make, name = self.hardware_label(node), self.short_names.get(node, node)
+        return f"{make} ({name})" if self._labels[1][make] > 1 or name.startswith(YOURS) else make
 
     def group_label(self, nodes: Sequence[str]) -> str:
         """Format nodes of one kind, as in 'AMD EPYC 9654, 2 cores, 3 machines'; format a single node with `label`."""
         if len(nodes) == 1:
             return self.label(nodes[0])
-        make, kind = self.hardware_label(nodes[0]), kind_of_node(nodes[0])
+        make = self.hardware_label(nodes[0])
+        names = list(dict.fromkeys(self.short_names.get(node, node).partition(",")[0] for node in nodes))
+        # Many machines cannot all be named; several kinds with the same hardware label differ in the hardware's hash.
         kinds = {kind_of_node(node) for node, name in self._labels[0].items() if name == make}
-        # If several kinds have the same hardware label, use the hardware's hash to distinguish them.
-        mark = f" ({kind.rpartition('-')[2]})" if len(kinds) > 1 else ""
+        mark = f" ({join_words(names)})" if len(names) <= _NAMED else ""
+        if not mark and len(kinds) > 1:
+            mark = f" ({kind_of_node(nodes[0]).rpartition('-')[2]})"
         return f"{make}{mark}, {count_machines_and_runs(nodes)}"
 
     def group_labels(self, nodes: Iterable[str]) -> list[str]:
@@ -326,16 +336,6 @@ class Dataset:
         """Each node's hardware label, and the number of nodes for each label."""
         labels = {node.id: node.label for node in self.nodes.nodes}
         return labels, Counter(labels.values())
-
-    def instance_label(self, node: str) -> str:
-        """Return a node's instance or run date, or the node's id if another node has the same instance or date."""
-        return self._marks.get(node, node)
-
-    @cached_property
-    def _marks(self) -> dict[str, str]:
-        marks = {node.id: instance_name(node.record) for node in self.nodes.nodes}
-        number = Counter(marks.values())
-        return {node: mark if number[mark] == 1 else node for node, mark in marks.items()}
 
 
 def categorical(table: pd.DataFrame) -> pd.DataFrame:

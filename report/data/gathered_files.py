@@ -15,6 +15,7 @@ from contract.errors import StudyError
 from contract.files import read_json
 from contract.sample_table import SAMPLES
 from report.data.dataset import Dataset, categorical
+from report.data.machine_names import short_names
 from report.data.node_reader import Node, Nodes, empty_samples
 from report.data.published_records import Published
 from report.data.summary import COLUMNS, POINT
@@ -66,7 +67,7 @@ def read_dataset(
             added = record.get("contributed", ""), record.get("repeats", {})
             nodes.append(Node(own, str(record["source"]), empty_samples(), list(record["rounds"]), *added))
     gathered = GatheredNodes(nodes, read_json(folder / "refused.json"), folder, bool(only))
-    return Dataset(gathered, reference or {}, summary, published=published or Published())
+    return Dataset(gathered, reference or {}, summary, published or Published(), short_names(records))
 
 
 def read_summary(

@@ -15,7 +15,7 @@ import pandas as pd
 from contract.node import count_machines
 from report.data.dataset import Dataset, DataUse
 from report.data.gathered_files import read_dataset, read_summary
-from report.data.node_reader import PUBLISHED_NODES
+from report.data.machine_names import own_nodes
 from report.data.published_records import PUBLISHED, read_published
 from report.data.reference_figures import REFERENCE, read_reference
 from report.estimates import Estimates, device_kind
@@ -83,17 +83,11 @@ class Evidence:
     def __init__(self, document: Mapping[str, Any], data: Path | None) -> None:
         self.own = own_nodes(document["nodes"])
         self.document, self.folder = {**document, "nodes": self._sort_nodes(document["nodes"])}, data
-        self.names = {str(node["id"]): self._display_name(node) for node in self.document["nodes"]}
+        self.names = {str(node["id"]): str(node.get("label") or node["id"]) for node in self.document["nodes"]}
 
     def _sort_nodes(self, nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Put the user's nodes first, and among equals the node with most results."""
         return sorted(nodes, key=lambda node: (str(node["id"]) not in self.own, -int(node.get("n_ok") or 0)))
-
-    def _display_name(self, node: Mapping[str, Any]) -> str:
-        name = str(node.get("label") or node["id"])
-        if str(node["id"]) not in self.own:
-            return name
-        return f"{name[:-1]}, yours)" if name.endswith(")") else f"{name} (yours)"
 
     @cached_property
     def shown_nodes(self) -> list[str]:
@@ -165,12 +159,6 @@ class Evidence:
     def quantity(self, name: str, **wanted: Any) -> Estimates:
         """Return estimates for a quantity on all shown nodes, filtered by label."""
         return _quantity_estimates(self.data, name, wanted) if self.data else Estimates.empty()
-
-
-def own_nodes(nodes: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Return the ids of nodes that the user added to published ones; empty if all nodes are published or none is."""
-    published = {str(node["id"]) for node in nodes if str(node.get("source")) == PUBLISHED_NODES}
-    return {str(node["id"]) for node in nodes} - published if published else set()
 
 
 def _quantity_estimates(data: Dataset, name: str, wanted: Mapping[str, Any]) -> Estimates:
