@@ -377,11 +377,6 @@ def short_processor(name: str) -> str:
     return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1].rstrip()}…"
 
 
-def instance_name(record: Mapping[str, Any]) -> str:
-    """Return a name to tell a node from others of its kind: its instance 'a1b2c3', or its measurement date."""
-    return str(record["id"]).partition(".")[2] or str(record["started_utc"])[:10]
-
-
 def count_machines_and_runs(nodes: Sequence[str]) -> str:
     """Count nodes in words: '3 machines', '2 runs of one machine', '5 runs of 3 machines'."""
     machines = count_machines(nodes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import polars as pl
 
 from contract.files import read_json
 from report.commands.explain import WIDTH
-from report.commands.machine_numbers import NUMBERS, number_lines, read_results
+from report.commands.machine_numbers import format_best
+from report.data.best_results import best_results, count_disturbed, read_results
 from report.data.machine_names import own_nodes
 from report.formatting import first_items, format_count
 
@@ -32,8 +32,8 @@ def overview_lines(results: Path, tally: Mapping[str, int]) -> Iterator[str]:
         rows = table.filter(node=name)
         beside = ", and on the right the best of each published machine" if published.height else ""
         yield f"this machine, {records[name]['label']}: its best results{beside}"
-        for number in NUMBERS:
-            yield from number_lines(number, rows, published if published.height else None)
+        for best in best_results(rows, published if published.height else None):
+            yield format_best(best, compared=bool(published.height))
         yield from textwrap.wrap(_noise_text(rows), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     counts = ", ".join(f"{number} {verdict}" for verdict, number in tally.items() if number)
     yield from textwrap.wrap(
@@ -54,12 +54,11 @@ def _own_ids(results: Path, records: Mapping[str, Mapping[str, Any]]) -> list[st
 
 def _noise_text(rows: pl.DataFrame) -> str:
     """Count the results of a machine that other processes disturbed in most rounds, by experiment."""
-    noisy = rows.filter(2 * pl.col("n_disturbed") > pl.col("n_rounds"))
-    counts = Counter(noisy["experiment"].to_list()).most_common()
+    counts = count_disturbed(rows)
     if not counts:
         return f"noise: other processes disturbed none of {rows.height:,} results"
-    named = first_items([f"{name} {number}" for name, number in counts], _NAMED)
+    named = first_items([f"{name} {number}" for name, number in counts.most_common()], _NAMED)
     return (
-        f"noise: other processes disturbed {noisy.height:,} of {rows.height:,} results in most rounds ({named}); "
+        f"noise: other processes disturbed {counts.total():,} of {rows.height:,} results in most rounds ({named}); "
         "their intervals may be wider. Causes: python -m experiments doctor"
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from contract.errors import StudyError
 from report.formatting import capitalize
 from report.pages import verdict_words
 from report.pages.editions.edition_comparison import (
@@ -18,20 +19,30 @@ from report.pages.editions.edition_comparison import (
 )
 from report.pages.editions.edition_record import earlier_editions, extract_edition, read_editions
 from report.pages.markdown import identifier
+from report.verdicts import EDITIONS, newest_edition
 
 
 def changes_since_last(document: Mapping[str, Any], verdicts: Path, previous: Path | None) -> dict[str, Any] | None:
     """Return the changes since the previous edition as a template context; None if there is no previous edition.
 
-    document: the parsed file `verdicts`. previous: an earlier verdicts.json, or a site's editions.json. Raises
-    StudyError if either file cannot be compared.
+    document: the parsed file `verdicts`. previous: an earlier verdicts.json, or a site's editions.json; None compares
+    with the newest edition in this folder. Raises StudyError if either file cannot be compared.
     """
-    if previous is None:
+    number = newest_edition()
+    if previous is None and number is None:
         return None
     current = extract_edition(document, verdicts)
-    earlier = earlier_editions(read_editions(previous), current)
+    if previous is not None:
+        earlier = earlier_editions(read_editions(previous), current)
+        if not earlier:
+            print(f"note: {previous}: has no earlier edition: changes are not listed", file=sys.stderr)
+    else:
+        try:
+            earlier = earlier_editions(read_editions(EDITIONS / str(number) / "verdicts.json"), current)
+        except StudyError as fault:
+            print(f"note: {fault}: changes are not listed", file=sys.stderr)
+            return None
     if not earlier:
-        print(f"note: {previous}: has no earlier edition: changes are not listed", file=sys.stderr)
         return None
     comparison = compare_editions(earlier[-1], current)
     return {

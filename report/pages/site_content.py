@@ -41,6 +41,7 @@ from report.pages.limitations import study_limits
 from report.pages.machine_selection import filter_cases
 from report.pages.markdown import Markdown, identifier
 from report.pages.missing_points import left_out_points
+from report.pages.own_machines import own_machines
 from report.pages.pictures import PICTURES
 from report.pages.previews import preview_path
 from report.pages.runs_pages import runs_pages
@@ -176,8 +177,13 @@ def build_content(
     jobs: list[dict[str, Any]] = []
     with content.failures.catch("page", "advice"):
         jobs = example_rows(advice, document["verdicts"])
+    own: dict[str, Any] | None = None
+    with content.failures.catch("numbers", "index"):
+        own = own_machines(evidence, changes)
     content.add(
-        "index", "Does AI need a GPU?", lambda: _front_page(document, says, declared, [*content.charts, *fronts], jobs)
+        "index",
+        "Does AI need a GPU?",
+        lambda: _front_page(document, says, declared, [*content.charts, *fronts], jobs, own),
     )
     articles = read_articles()
     addresses = {str(article["key"]): str(article["address"]) for article in articles if "address" in article}
@@ -230,10 +236,12 @@ def _front_page(
     declared: Mapping[str, Any],
     drawn: Sequence[Chart],
     jobs: Sequence[Mapping[str, Any]],
+    own: Mapping[str, Any] | None,
 ) -> Page:
     context = front_page.front_context(document, says, declared, drawn, jobs)
     description = "Three articles say why AI needs GPUs. Each of their claims, checked by experiment."
-    return Page("index", "index", "Does AI need a GPU?", description, {"f": context}, image="previews/index.png")
+    return Page("index", "index", "Does AI need a GPU?", description, {"f": context, "own": own},
+                image="previews/index.png")  # fmt: skip
 
 
 def _missing_page(url: str) -> Page:

@@ -14,6 +14,8 @@ from typing import Any
 import jinja2
 
 from contract.provenance import short_commit
+from report.data.machine_names import own_nodes
+from report.formatting import machine_names
 from report.pages import site_paths
 from report.pages.markdown import Markdown, attribute, clean, environment, escape, identifier
 from report.pages.verdict_words import Word
@@ -272,8 +274,11 @@ def shorten_description(text: str, room: int = 200) -> str:
 
 
 def imprint(document: Mapping[str, Any]) -> str:
-    """Return the footer text that identifies the edition."""
-    text = f"Edition of {str(document['generated_utc'])[:10]}, version {document['study_version']}"
+    """Return the footer text that identifies the edition, or the user's own study by its machines."""
+    own = own_nodes(document["nodes"])
+    machines = machine_names([node for node in document["nodes"] if str(node["id"]) in own])
+    date, version = str(document["generated_utc"])[:10], document["study_version"]
+    text = f"Study of {machines}, {date}, version {version}" if own else f"Edition of {date}, version {version}"
     commit = short_commit(document["commit"])
     made_up = " Synthetic data: for tests only." if document["origin"] != "measured" else ""
     return f"{text}, commit {commit}.{made_up}" if commit else f"{text}.{made_up}"
