@@ -443,12 +443,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         from report.data.published_records import PUBLISHED, read_published
         from report.data.reference_figures import REFERENCE, read_reference
         from report.judging.judge import CLAIMS, judge
+        from report.outcomes import format_counts
 
         claims, reference = args.claims or CLAIMS, args.reference or REFERENCE
         others = read_published(args.published or PUBLISHED)
         data = read_dataset(args.data, read_reference(reference), others)
         document = judge(data, args.out, claims)
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in document["tally"].items() if n)
+        counts = format_counts(document["tally"])
         print(f"{len(document['verdicts'])} claims: {counts}: {args.out}", file=sys.stderr)
     elif args.command == "render":
         from report.pages.render import render

@@ -6,6 +6,7 @@ This module imports no data libraries, so that commands which only read verdicts
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -210,6 +211,14 @@ def count_bases(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 def format_bases(counts: Mapping[str, int]) -> str:
     """Format the counts from `count_bases`: '21 measured here, 12 derived, 20 on published runs, 14 by documents'."""
     return ", ".join(f"{counts[name]} {BASES[name]}" for name in BASES if counts[name])
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Format the number of claims by verdict: '40 supported, 12 challenged, 8 too close to call, 3 open'."""
+    names: Counter[str] = Counter()
+    for verdict, count in counts.items():
+        names[verdict_name(verdict).lower()] += count
+    return ", ".join(f"{count} {name}" for name, count in names.items() if count)
 
 
 def tally(document: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ from report.formatting import (
     verdict_case_name,
     with_unit,
 )
-from report.outcomes import AWAITING, OPINION, Verdict
+from report.outcomes import AWAITING, OPINION, Verdict, verdict_name
 
 WIDTH = 100
 # By default, at most ROWS summary rows are printed for a case, and at most CASES cases for a part.
@@ -60,7 +60,7 @@ def explain(document: Mapping[str, Any], claim: str, sources: Sources | None = N
     """
     verdict, sources = find_verdict(document, claim), sources or Sources()
     labels = {node["id"]: node["label"] for node in document["nodes"]}
-    lines = [f"{verdict['id']}: {verdict['verdict'].upper()}", ""]
+    lines = [f"{verdict['id']}: {verdict_name(verdict['verdict'], reason=True).upper()}", ""]
     lines += _wrap("article: ", f'{verdict["article_title"]}, "{verdict["section"]}"')
     lines += _wrap("claim: ", verdict["says"])
     evidence, version = verdict["evidence_tier"], verdict["version"]

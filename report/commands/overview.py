@@ -15,6 +15,7 @@ from report.commands.machine_numbers import format_best
 from report.data.best_results import best_results, count_disturbed, read_results
 from report.data.machine_names import own_nodes
 from report.formatting import first_items, format_count
+from report.outcomes import format_counts
 
 # At most this many experiments with noisy results are named.
 _NAMED = 4
@@ -35,10 +36,8 @@ def overview_lines(results: Path, tally: Mapping[str, int]) -> Iterator[str]:
         for best in best_results(rows, published if published.height else None):
             yield format_best(best, compared=bool(published.height))
         yield from textwrap.wrap(_noise_text(rows), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
-    counts = ", ".join(f"{number} {verdict}" for verdict, number in tally.items() if number)
-    yield from textwrap.wrap(
-        f"{format_count(sum(tally.values()), 'claim')}: {counts}", WIDTH, subsequent_indent="  ", break_on_hyphens=False
-    )
+    claims = f"{format_count(sum(tally.values()), 'claim')}: {format_counts(tally)}"
+    yield from textwrap.wrap(claims, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
     if own:
         folder = "" if results == Path("results") else f" {results / 'nodes'}"
         yield f"hand in your measurements as one file (data/README.md): python -m experiments pack{folder}"

@@ -17,7 +17,7 @@ from report.formatting import (
     shorten_names,
     verdict_case_name,
 )
-from report.outcomes import BASES, OTHERS, Threshold, Verdict, verdict_basis
+from report.outcomes import BASES, OTHERS, Threshold, Verdict, verdict_basis, verdict_name
 from report.verdicts import FORMAT
 
 Record = Mapping[str, Any]
@@ -32,7 +32,7 @@ def explain_shortly(document: Record, claim: str, verdicts: Path) -> str:
     """Format a verdict for a terminal, as the file `verdicts` holds it. Raises StudyError if the claim is unknown."""
     verdict = find_verdict(document, claim)
     basis = f", {BASES[verdict_basis(verdict)]}" if Verdict(verdict["verdict"]).is_decided else ""
-    head = f"{verdict['id']}: {verdict['verdict'].upper()}{basis}. "
+    head = f"{verdict['id']}: {verdict_name(verdict['verdict'], reason=True).upper()}{basis}. "
     lines = _cut(head, f'{verdict["article_title"]}, "{verdict["section"]}"', 1)
     for name, text in _fields(verdict, {node["id"]: node["label"] for node in document["nodes"]}):
         lines += _cut(f"  {name:{_COLUMN}}", text, _LINES.get(name, 1))

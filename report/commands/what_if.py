@@ -26,7 +26,7 @@ from report.judging.claim_files import Claim, Part, read_claims
 from report.judging.judge import CLAIMS, evaluate_parts, judge_claim, refuse_synthetic
 from report.judging.part_evaluation import QuantityCache
 from report.judging.rules import may_be_negative
-from report.outcomes import Threshold, Verdict
+from report.outcomes import Threshold, Verdict, verdict_name
 from report.quantities import quantities
 from report.verdicts import STUDY_DATA, print_fallback
 
@@ -140,14 +140,23 @@ def format_answers(answers: Sequence[Answer]) -> Iterator[str]:
     moved = [answer for answer in answers if answer.before != answer.after]
     for answer in sorted(answers, key=lambda answer: answer.before == answer.after):
         stays = answer.before == answer.after
-        yield f"{answer.claim.id}: {f'stays {answer.after}' if stays else f'{answer.before} -> {answer.after}'}"
-        changes = [f"{name or 'the rule'}: {was} -> {now}" for name, (was, now) in answer.parts.items() if was != now]
+        after = _name(answer.after)
+        yield f"{answer.claim.id}: {f'stays {after}' if stays else f'{_name(answer.before)} -> {after}'}"
+        changes = [
+            f"{name or 'the rule'}: {_name(was)} -> {_name(now)}"
+            for name, (was, now) in answer.parts.items()
+            if was != now
+        ]
         for text in (*(changes if stays else ()), answer.why, *answer.unfair):
             yield from textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
     others = len(answers) - len(moved)
     kept = f"{format_count(others, 'affected claim')} {'keeps its' if others == 1 else 'keep their'} verdict"
     stay = kept if others else "no other claim is affected"
     yield f"{format_count(len(moved), 'verdict')} {'changes' if len(moved) == 1 else 'change'}; {stay}."
+
+
+def _name(verdict: str) -> str:
+    return verdict_name(verdict, reason=True).lower()
 
 
 def apply_settings(texts: Sequence[str], claims: Sequence[Claim], data: Dataset) -> list[Claim]:

@@ -206,7 +206,7 @@ def estimate_chart(
         axes.tick_params(axis="y", length=0, pad=7)
         axes.grid(visible=False, axis="y")
         add_threshold(axes, lines, line, width)
-        directions = f"\n← {ends[0]}   {ends[1]} →" if ends else ""
+        directions = f"\n← {ends[0]} | {ends[1]} →" if ends else ""
         axes.set_xlabel(axis_label(axis, logarithmic, width) + directions)
         axes.spines["left"].set_visible(False)
         return figure

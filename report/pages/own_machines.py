@@ -22,10 +22,10 @@ def own_machines(evidence: Evidence, changes: Mapping[str, Any] | None) -> dict[
     """
     if not evidence.own or evidence.folder is None:
         return None
-    records, table = read_results(evidence.folder)
+    _, table = read_results(evidence.folder)
     published = table.filter(~pl.col("node").is_in(sorted(evidence.own)))
     machines = []
-    for name in (name for name in records if name in evidence.own):
+    for name in (name for name in evidence.shown_nodes if name in evidence.own):
         rows = table.filter(node=name)
         noisy = count_disturbed(rows)
         machines.append(
@@ -38,7 +38,7 @@ def own_machines(evidence: Evidence, changes: Mapping[str, Any] | None) -> dict[
                 "by": ", ".join(f"{experiment} {number}" for experiment, number in noisy.most_common()),
             }
         )
-    return {"machines": machines, "changes": changes}
+    return {"machines": machines, "more": len(evidence.own) > len(machines), "changes": changes}
 
 
 def _row(best: Best) -> dict[str, str]:

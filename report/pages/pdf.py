@@ -86,11 +86,11 @@ def _question_contexts(content: Content) -> Iterator[dict[str, Any]]:
         if path not in pages:
             continue
         context = pages[path].context
-        exhibits = [_as_mapping(one) for one in context.get("exhibits") or [context["exhibit"]]]
-        named = [one for one in exhibits if one["chart"].name.startswith(name)]
+        exhibits = [_as_mapping(shown) for shown in context.get("exhibits") or [context["exhibit"]]]
+        named = [exhibit for exhibit in exhibits if exhibit["chart"].name.startswith(name)]
         if not named:
             continue
-        exhibit = max(named, key=lambda one: len(one["table"].rows if one["table"] else ()))
+        exhibit = max(named, key=lambda exhibit: len(exhibit["table"].rows if exhibit["table"] else ()))
         yield {
             **exhibit,
             "asks": asks,

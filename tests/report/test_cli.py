@@ -15,6 +15,7 @@ import pytest
 from contract.errors import run_command
 from report.cli import main, parser
 from report.judging.judge import CLAIMS
+from report.outcomes import verdict_name
 from report.quantities import quantities
 from report.verdicts import EDITIONS, newest_edition
 
@@ -74,7 +75,7 @@ def test_commands_without_a_study_show_the_newest_edition(
     for verdict in verdicts:
         assert main(["explain", verdict["id"]]) == 0
         out = capsys.readouterr().out
-        assert out.startswith(f"{verdict['id']}: {verdict['verdict'].upper()}")
+        assert out.startswith(f"{verdict['id']}: {verdict_name(verdict['verdict'], reason=True).upper()}")
         assert " ".join(verdict["says"].split())[:80] in " ".join(out.split())
         assert f"claims/{verdict['id']}.html" in out and len(out.splitlines()) <= 12, out
         assert all(len(line) <= 100 for line in out.splitlines() if " page " not in line)

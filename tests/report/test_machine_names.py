@@ -1,4 +1,4 @@
-"""Test short names of machines: letters, the user's own, runs, and many machines."""
+"""Test the short names: letters, the user's own, runs, and many machines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Test the first block of a user's own report."""
+"""Test the block that a user's own report begins with."""
 
 from __future__ import annotations
 

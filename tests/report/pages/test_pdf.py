@@ -1,4 +1,4 @@
-"""PDFs: a report of twenty full pages and a complete appendix, both accessible."""
+"""PDFs: a report to print, twenty full pages long, and a complete appendix, both accessible."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_report_has_twenty_pages_and_every_claim(site: Path, published_study: Pa
 def test_every_page_of_the_report_but_the_last_is_full(site: Path) -> None:
     pages = [page.render(scale=0.5).to_pil().convert("L") for page in pdfium.PdfDocument(site / "report.pdf")]
     for number, page in enumerate(pages[:-1], start=1):
-        # Between the margins of 20 mm, above the page's number.
+        # Cut off the lower margin to leave out the page number.
         body = page.crop((0, 0, page.width, round(page.height * 277 / 297)))
         box = body.point(lambda value: 255 if value < 200 else 0).getbbox()
         assert box is not None and box[3] >= page.height * (20 + 0.8 * 257) / 297, number
