@@ -193,8 +193,9 @@ def estimate_chart(
                 markerfacecoloralt=PAPER, markeredgecolor=colour, markeredgewidth=1.4, linestyle="none", zorder=3,
                 clip_on=False,
             )  # fmt: skip
+            # On a phone, leave room for an arrow at the edge.
             axes.text(
-                1.02,
+                1.06 if is_narrow(width) else 1.02,
                 place,
                 remove_invisible(str(row["text"])),
                 transform=axes.get_yaxis_transform(),

@@ -27,6 +27,7 @@ from report.pages.site_address import normalize_address
 from report.pages.site_content import CHECKS, Content, build_content, family_charts
 from report.pages.site_sources import Page
 from report.pages.svg import save_chart, text_drawing
+from report.pages.threshold_slider import plots_json
 from report.verdicts import read_verdicts
 
 RENDERERS = ("auto", "quarto", "pandoc")
@@ -128,10 +129,10 @@ def render(
     # The scratch folder is inside `out`, because moves are atomic only within a file system.
     scratch = Path(tempfile.mkdtemp(dir=out, prefix=".render-"))
     try:
-        names = _write_sources(scratch, content, document, url)
-        earlier = _last_record(out)
         (scratch / "figures").symlink_to(out / "figures")
         (scratch / "previews").symlink_to(out / "previews")
+        names = _write_sources(scratch, content, document, url)
+        earlier = _last_record(out)
         _write_documents(scratch, content, document)
         shared = _files_digest(scratch, _SHARED)
         drawings = _files_digest(out / "figures", sorted(path.name for path in (out / "figures").glob("*.svg")))
@@ -202,9 +203,12 @@ def _write_source(folder: Path, page: Page, content: Content) -> None:
     """Write a page source, or a placeholder if it fails."""
     path, templates = folder / f"{page.path}.qmd", site_sources.template_environment()
     path.parent.mkdir(parents=True, exist_ok=True)
-    shown = replace(page, context={**page.context, "failed": content.failures.as_json}) if page.path == CHECKS else page
     text = ""
     with content.failures.catch("page", page.path):
+        added: dict[str, Any] = {"failed": content.failures.as_json} if page.path == CHECKS else {}
+        if page.template == "claim":
+            added["plots"] = plots_json(page.context["c"]["figure"], folder / "figures")
+        shown = replace(page, context={**page.context, **added})
         text = site_sources.page_source(shown, templates, content.terms)
     text = text or site_sources.page_source(content.fail(page), templates, content.terms)
     path.write_text(_separate_tables(text), encoding="utf-8")

@@ -22,9 +22,32 @@ def save_chart(chart: Chart, folder: Path) -> None:
     for width, ending in ((WIDE, "svg"), (NARROW, "phone.svg")):
         path = folder / f"{chart.name}.{ending}"
         with theme():
+            figure = chart.draw(width)
             # Figure.savefig writes the same file, but draws the figure twice, because it computes the layout first.
-            FigureCanvasSVG(chart.draw(width)).print_svg(path, metadata=METADATA)
-        path.write_text(finish_svg(path.read_text(encoding="utf-8")), encoding="utf-8")
+            FigureCanvasSVG(figure).print_svg(path, metadata=METADATA)
+        path.write_text(finish_svg(path.read_text(encoding="utf-8"), plot_area(figure)), encoding="utf-8")
+
+
+def plot_area(figure: Figure) -> str:
+    """Describe a drawn figure's only plot: its edges, the ends of its x axis, and the axis's scale; '' if it has more.
+
+    The edges are left, right, top and bottom, as fractions of the figure's width and height.
+    """
+    if len(figure.axes) != 1:
+        return ""
+    (axes,) = figure.axes
+    box = axes.get_position()
+    edges = (box.x0, box.x1, 1 - box.y1, 1 - box.y0, *axes.get_xlim())
+    return " ".join([*(f"{edge:.6g}" for edge in edges), axes.get_xscale()])
+
+
+def read_plot(path: Path) -> list[float | str] | None:
+    """Read what `plot_area` wrote into an SVG file; None if it is not there. Raises OSError if the file is missing."""
+    found = re.search(r'<svg[^>]* data-plot="([^"]+)"', path.read_text(encoding="utf-8")[:2000])
+    if not found:
+        return None
+    *numbers, scale = found[1].split()
+    return [*map(float, numbers), scale]
 
 
 def text_drawing(text: str) -> Callable[[float], Figure]:
@@ -38,8 +61,11 @@ def text_drawing(text: str) -> Callable[[float], Figure]:
     return draw
 
 
-def finish_svg(svg: str) -> str:
-    """Remove metadata and comments, set the reader's font, add dark colours, turn styles into attributes."""
+def finish_svg(svg: str, plot: str = "") -> str:
+    """Remove metadata and comments, set the reader's font, add dark colours, turn styles into attributes.
+
+    plot: from `plot_area`, for the page's slider.
+    """
     svg = remove_invisible(svg[svg.index("<svg") :])
     svg = re.sub(r"\s*<metadata>.*?</metadata>|\s*<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"'DejaVu Sans'(?:, [^;\"]*?)?(?=[;\"])", FONTS, svg)
@@ -48,7 +74,7 @@ def finish_svg(svg: str) -> str:
     svg = re.sub(r"(<text\b[^>]*>)([^<]+)", lambda text: text[1] + sanitize(text[2]), svg)
     # A server may forbid styles inside a file. Attributes that are equal in effect are always allowed.
     svg = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", svg, flags=re.DOTALL)
-    svg = svg.replace("<svg", '<svg stroke-linejoin="round"', 1)
+    svg = svg.replace("<svg", '<svg stroke-linejoin="round"' + (f' data-plot="{plot}"' if plot else ""), 1)
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r' style="([^"]*)"', _presentation_attributes, tag.group()), svg)
     dark = "".join(
         f'[{part}="{light}"]{{{part}:{dark}}}'

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from report import formatting
 from report.outcomes import UNTRIED
 from report.pages import verdict_words
+from report.pages.charts import Chart
+from report.pages.estimate_drawing import EstimateDrawing
 from report.pages.markdown import Markdown, clean
+from report.pages.svg import read_plot
 from report.publish.claimreview import script_json
 
 
@@ -52,6 +56,18 @@ def sliders_json(verdict: Mapping[str, Any]) -> Markdown:
     """Format `sliders` for a script element; '' if there are none."""
     controls = sliders(verdict)
     return Markdown(script_json(controls) if controls else "")
+
+
+def plots_json(chart: Chart | None, figures: Path) -> Markdown:
+    """Format the places of a claim's threshold line for a script element; '' if its figure has not exactly one line.
+
+    figures: folder with the drawn figures.
+    """
+    lines = chart.draw.lines if chart and isinstance(chart.draw, EstimateDrawing) else ()
+    if chart is None or len(lines) != 1:
+        return Markdown("")
+    wide, phone = (read_plot(figures / f"{chart.name}{ending}") for ending in (".svg", ".phone.svg"))
+    return Markdown(script_json({"wide": wide, "phone": phone, "line": lines[0]}) if wide and phone else "")
 
 
 def _verdict_name(verdict: str) -> str:

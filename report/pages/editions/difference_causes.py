@@ -8,6 +8,7 @@ from typing import Any
 
 from contract.provenance import short_commit
 from report.formatting import first_items, format_interval, threshold_text
+from report.pages.quantity_words import quantity_words
 
 Record = Mapping[str, Any]
 # Causes in display order: human decisions come before measurements.
@@ -68,10 +69,12 @@ def _part_causes(was: Record, now: Record, old: Record, new: Record) -> Iterator
     rules = [record["rule"].replace(" cell", " case") for record in (now, was)]
     if was["quantity"] != now["quantity"] or was["unit"] != now["unit"]:
         values = [
-            record["quantity"] + (f" in {record['unit']}" if record["unit"] not in ("", "1") else "")
+            f"“{quantity_words(record['quantity']).axis}”"
+            + (f" in {record['unit']}" if record["unit"] not in ("", "1") and was["unit"] != now["unit"] else "")
             for record in (now, was)
         ]
-        yield Cause("rule", f"decided by {values[0]}, before by {values[1]}", name)
+        if values[0] != values[1]:
+            yield Cause("rule", f"decided by {values[0]}, before by {values[1]}", name)
     if was["threshold"] != now["threshold"]:
         values = [threshold_text(record["threshold"], record["unit"] or "1") for record in (now, was)]
         yield Cause("rule", f"the threshold is {values[0]}, before {values[1]}", name)

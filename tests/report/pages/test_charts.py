@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 import xml.etree.ElementTree as ET
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 
 from report.pages import charts
 from report.pages.control_characters import remove_invisible
-from report.pages.svg import save_chart
+from report.pages.svg import read_plot, save_chart
 
 Draw = Callable[[float], Figure]
 MOST_BYTES = 60_000
@@ -220,3 +221,32 @@ def test_time_axis_names_its_ticks() -> None:
     chart = charts.estimate_chart(rows, "time", log=True, ticks={1 / 3600: "1 s", 1.0: "1 hour", 8766.0: "1 year"})
     for width in (charts.WIDE, charts.NARROW):
         assert [label.get_text() for label in draw(chart, width).axes[0].get_xticklabels()] == ["1 hour", "1 year"]
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_drawing_tells_where_its_plot_and_axis_lie(tmp_path: Path, log: bool) -> None:
+    rows = [{"label": "a", "estimate": 2.0, "low": 1.0, "high": 3.0, "text": "2"},
+            {"label": "b", "estimate": 50.0, "low": 40.0, "high": 60.0, "text": "50"}]  # fmt: skip
+    chart = charts.Chart("chart", "A title", charts.estimate_chart(rows, "an axis", [10.0], "10", log=log))
+    save_chart(chart, tmp_path)
+    for name in ("chart.svg", "chart.phone.svg"):
+        plot = read_plot(tmp_path / name)
+        assert plot is not None
+        left, right, top, bottom, low, high = map(float, plot[:-1])
+        assert 0 < left < right < 1 and 0 < top < bottom < 1 and plot[-1] == ("log" if log else "linear")
+        # The threshold's line is drawn where these numbers put it.
+        svg = (tmp_path / name).read_text(encoding="utf-8")
+        width = float(re.findall(r'viewBox="0 0 ([\d.]+)', svg)[0])
+        share = math.log(10 / low) / math.log(high / low) if log else (10 - low) / (high - low)
+        lines = [float(x) for x, again in re.findall(r'd="M ([\d.]+) [\d.]+\s+L ([\d.]+) ', svg) if x == again]
+        assert any(abs(x / width - left - share * (right - left)) < 0.002 for x in lines)
+
+
+def test_drawing_of_several_plots_has_no_place(tmp_path: Path) -> None:
+    def draw(width: float) -> Figure:
+        figure = Figure(figsize=(width, 2))
+        figure.subplots(1, 2)
+        return figure
+
+    save_chart(charts.Chart("chart", "A title", draw), tmp_path)
+    assert read_plot(tmp_path / "chart.svg") is None

@@ -89,7 +89,7 @@ EDIT_CASES: list[tuple[Edit, list[str], str]] = [
     (lambda claim, part, new: part.update(rule="supported if some case is at least 1 GFLOP/s"),
      ["rule"], "the rule reads “supported if some case is"),
     (lambda claim, part, new: part.update(quantity="training.rate", unit="1"),
-     ["rule"], "decided by training.rate, before by gemm.rate in FLOP/s"),
+     ["rule"], "decided by “Rate”, before by “Rate of a matrix product” in FLOP/s"),
     (lambda claim, part, new: [source.update(status="verified") for source in claim["sources"]],
      ["source"], "sources changed: A paper: verified, before not verified"),
     (lambda claim, part, new: new["figures"]["card.rate"].update(stated="4 TFLOP/s"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
+import math
 import random
 import re
 import threading
@@ -383,6 +384,29 @@ def test_copied_link_keeps_the_slider_state(site: Path, visit: Visit) -> None:
     assert copied == page.url
     reopened = visit(site / "claims" / f"W04.html#{copied.partition('#')[2]}")
     assert "supported" in reopened.locator(".threshold output").inner_text()
+
+
+@pytest.mark.parametrize("width", [1280, 360])
+def test_slider_moves_a_line_in_the_figure(site: Path, visit: Visit, width: int) -> None:
+    """Lines at two thresholds lie as far apart as the axis, whose ends the page knows, says."""
+    page = visit(site / "claims" / "W04.html", width)
+    line, picture = page.locator(".moved-line"), page.locator(".figure picture img")
+    assert line.is_hidden()
+    plot = page.evaluate("JSON.parse(document.getElementById('plots').textContent)")
+    left, right, top, bottom, low, high, scale = plot["wide" if width > 700 else "phone"]
+    places = []
+    for threshold in ("62", "79"):
+        page.fill(".threshold input[type=number]", threshold)
+        expect(line).to_be_visible()
+        box, frame = line.bounding_box(), picture.bounding_box()
+        assert box is not None and frame is not None
+        places.append((box["x"] - frame["x"]) / frame["width"])
+        assert (box["y"] - frame["y"]) / frame["height"] == pytest.approx(top, abs=0.01)
+        assert box["height"] / frame["height"] == pytest.approx(bottom - top, abs=0.01)
+    share = math.log(79 / 62) / math.log(high / low) if scale == "log" else 17 / (high - low)
+    assert places[1] - places[0] == pytest.approx(share * (right - left), abs=0.01)
+    page.fill(".threshold input[type=number]", f"{page.evaluate('JSON.parse(thresholds.textContent)[0].declared')}")
+    expect(line).to_be_hidden()
 
 
 @pytest.mark.parametrize("wrong", ["20", "1000", "-3", "1e400", ""])

@@ -165,8 +165,27 @@
   // Slider: for each part, pieces [start, outcome, claim verdict, open] in ascending order, or choices.
   const thresholds = document.getElementById("thresholds");
   const form = document.querySelector("[data-sliders]");
+  const parts = JSON.parse(thresholds?.textContent ?? "[]");
   const roundDigits = (value) => Number(value.toPrecision(4));
-  for (const [at, part] of (thresholds ? JSON.parse(thresholds.textContent) : []).entries()) {
+  // Line in the figure at the slider's threshold. A plot: its edges as fractions, the ends of its axis, and the scale.
+  const plots = parts.length === 1 && JSON.parse(document.getElementById("plots")?.textContent ?? "null");
+  const picture = document.querySelector(".figure picture");
+  const movedLine = createElement("i", { class: "moved-line", hidden: "" });
+  let share = 1;
+  const moveLine = () => {
+    const plot = picture.querySelector("img").currentSrc.includes(".phone.") ? plots.phone : plots.wide;
+    const [left, right, top, bottom, low, high, scale] = plot;
+    const value = plots.line * share;
+    const place = scale === "log" ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+    movedLine.hidden = share === 1 || !(place >= 0 && place <= 1);
+    const percent = (fraction) => `${100 * fraction}%`;
+    Object.assign(movedLine.style, { left: percent(left + place * (right - left)), top: percent(top), height: percent(bottom - top) });
+  };
+  if (plots && picture) {
+    picture.append(movedLine);
+    addEventListener("resize", moveLine);
+  }
+  for (const [at, part] of parts.entries()) {
     const key = `line${at || ""}`;
     const output = createElement("output", { "aria-live": "polite" });
     const showOutcome = ([, outcome, verdict]) => {
@@ -199,6 +218,10 @@
         let piece = part.pieces[0];
         for (const next of part.pieces) if (next[0] < wanted || (next[0] === wanted && !next[3])) piece = next;
         showOutcome(piece);
+        if (plots && picture) {
+          share = wanted / part.declared;
+          moveLine();
+        }
         return true;
       };
       const setThreshold = (wanted, from) => {
