@@ -19,6 +19,11 @@ _KINDS = {
     "sources": "Page", "editions": "Page", "glossary": "Page", "claims": "Page", "measurements": "Page",
     "pictures": "Page", "runs": "Runs", "runs-index": "Page",
 }  # fmt: skip
+# Words that visitors use for a page and that it lacks, by its path.
+_ALSO = {
+    "measurements/transfers": "transfer overhead, copying over PCIe",
+    "runs/index": "cost, buy, rent",
+}
 # Most letters in an entry's further words.
 _ROOM = 700
 
@@ -36,7 +41,7 @@ def _page_entries(page: Page, words: Mapping[str, str]) -> Iterator[Entry]:
     """Yield an entry for a page, and one for each section, machine, job or word on it that has an anchor."""
     kind = _KINDS[page.template]
     more = words.get(str(page.context["c"]["id"]), "") if page.template == "claim" else ""
-    yield _entry(kind, page.title, page.path, f"{page.description} {more}")
+    yield _entry(kind, page.title, page.path, f"{page.description} {more} {_ALSO.get(page.path, '')}")
     for exhibit in page.context.get("exhibits", ()) if page.template == "family" else ():
         chart = exhibit["chart"]
         yield _entry(kind, chart.title, f"{page.path}#{chart.name}", chart.note)

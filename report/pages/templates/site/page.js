@@ -22,11 +22,15 @@
   };
   const address = (path) => root + path.replace(/(#|$)/, ".html$1");
 
-  // Search: each word of the query begins a word of the title, of its kind, or of the words behind it.
+  // Search: each word of the query, without its ending, begins a word of the title, of its kind, or of the words behind it.
+  const FILLERS = new Set("a an and are can do does for how i in is it me much my need of on or the to what which with".split(" "));
+  const stem = (word) => word.length > 4 ? word.replace(/(ing|ed|es|s|e)$/, "") : word;
   const plain = (text) => ` ${text.toLowerCase().normalize("NFKD").replace(/[^\p{L}\p{N}.]+/gu, " ")}`;
   const rank = (query, [kind, title, , words]) => {
     const [inTitle, everywhere] = [plain(title), plain(`${kind} ${title} ${words}`)];
-    const parts = plain(query).split(" ").filter(Boolean);
+    const asked = plain(query).split(" ").filter(Boolean);
+    const telling = asked.filter((word) => !FILLERS.has(word));
+    const parts = (telling.length ? telling : asked).map(stem);
     if (!parts.length || !parts.every((part) => everywhere.includes(` ${part}`))) return 0;
     return 1 + parts.filter((part) => inTitle.includes(` ${part}`)).length + (inTitle.includes(plain(query).trimEnd()) ? 2 : 0);
   };
