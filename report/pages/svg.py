@@ -43,10 +43,10 @@ def plot_area(figure: Figure) -> str:
 
 def read_plot(path: Path) -> list[float | str] | None:
     """Read what `plot_area` wrote into an SVG file; None if it is not there. Raises OSError if the file is missing."""
-    found = re.search(r'<svg[^>]* data-plot="([^"]+)"', path.read_text(encoding="utf-8")[:2000])
-    if not found:
+    attribute = re.search(r'<svg[^>]* data-plot="([^"]+)"', path.read_text(encoding="utf-8")[:2000])
+    if not attribute:
         return None
-    *numbers, scale = found[1].split()
+    *numbers, scale = attribute[1].split()
     return [*map(float, numbers), scale]
 
 
