@@ -228,10 +228,14 @@ def _model_check_sentence(part: Mapping[str, Any]) -> str:
 
 
 def _comparison_sentence(part: Mapping[str, Any]) -> str:
-    """Return a sentence with our result as a multiple of a published result; '' if they cannot be compared."""
+    """Return a sentence with the published results of the same quantity; '' if they cannot be compared.
+
+    Their hardware is another, so the sentence states their range instead of a ratio to ours.
+    """
     for other in part.get("others") or []:
         if other.get("beside"):
-            return f"Our result is {formatting.two_digits(other['beside'])} times the published result."
+            ends = [formatting.with_unit(other[end], other["unit"], 2) for end in ("least", "most")]
+            return f"Published runs on other hardware gave {formatting.range_words(*ends)}."
     return ""
 
 

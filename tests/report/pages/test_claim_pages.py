@@ -19,7 +19,7 @@ from report.findings import sentence_number
 from report.formatting import YES_NO
 from report.judging.claim_files import read_claims
 from report.judging.judge import CLAIMS
-from report.pages import charts
+from report.pages import charts, claim_page
 from report.pages.claim_figure import MOST_ROWS, chart_title, claim_chart, parts_to_draw, result_text
 from report.pages.claim_page import claim_context
 from report.pages.figure_data import Evidence
@@ -272,3 +272,16 @@ def test_every_case_is_listed_with_its_side(document: Mapping[str, Any]) -> None
             sides = [case["outcome"] for case in known]
             for side, word in (("supports", "for"), ("challenges", "against")):
                 assert [row["side"] for row in listed].count(word) == sides.count(side), verdict["id"]
+
+
+@pytest.mark.parametrize(
+    ("others", "sentence"),
+    [
+        ([{"beside": None, "least": 1.0, "most": 2.0, "unit": "1"}], ""),
+        ([{"beside": 22.0, "least": 0.684, "most": 24.2, "unit": "1"}], "gave 0.68 to 24."),
+        ([{"beside": 2.0, "least": 3e9, "most": 3e9, "unit": "B/s"}], "gave 3.0 GB/s."),
+    ],
+)
+def test_published_results_beside_ours_are_a_range(others: list[dict[str, Any]], sentence: str) -> None:
+    assert claim_page._comparison_sentence({"others": others}).endswith(sentence)
+    assert bool(sentence) == bool(claim_page._comparison_sentence({"others": others}))
