@@ -318,7 +318,9 @@ def _claim_page(
     return Page(
         _claim_path(verdict), "claim", f"{context['id']}: {context['says']}",
         shorten_description(f"{context['word'].name}: {context['finding']}"),
-        {"c": context, "level": verdict_words.LEVEL, "cited": [source["key"] for source in context["sources"]]},
+        # Once the figures are drawn, `render` adds the places of the slider's line to the plots.
+        {"c": context, "level": verdict_words.LEVEL, "plots": "",
+         "cited": [source["key"] for source in context["sources"]]},
         key="claims",
         script=script_element(review), image=f"previews/{context['id']}.png" if context["figure"] else "",
     )  # fmt: skip
