@@ -283,7 +283,7 @@ def test_pages_work_below_a_path_under_a_strict_policy(site: Path, visit: Visit,
     ("query", "wanted"),
     [
         ("RTX 4090", "runs/geforce-rtx-4090"), ("laptop", "runs/laptops"), ("llama 8b", "runs/model-llama-3-1-8b"),
-        ("fine-tuning", "runs/job-fine-tune"), ("what does it cost", "runs/index"),
+        ("fine-tuning", "runs/job-fine-tune"), ("how much to rent", "runs/index"),
         ("roofline", "measurements/roofline"), ("transfer overhead", "measurements/transfers"),
     ],
 )  # fmt: skip
