@@ -240,9 +240,6 @@ def _article_summary(
         "key": identifier(str(article["key"])),
         "title": str(own_verdicts[0]["article_title"]) if own_verdicts else str(article["key"]),
         "says": says.texts(article["says"]),
-        "fares": f"Of {format_count(len(own_verdicts), 'claim')}, {verdict_words.format_tally(own_verdicts)}."
-        if verdict_words.format_tally(own_verdicts)
-        else "",
         "best": identifier(best) if best else None,
         "worst": identifier(worst) if worst else None,
     }

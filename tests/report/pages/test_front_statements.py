@@ -18,6 +18,7 @@ from contract.files import read_json
 from report.outcomes import DECIDED
 from report.pages import front_page
 from report.pages.advice_page import example_rows
+from report.pages.articles import article_context
 from report.pages.figure_data import Evidence
 from report.pages.front_statements import Fact, Statements, read_front
 from tests.report.claim_mistakes import reported_line, write_yaml
@@ -164,9 +165,11 @@ def test_each_part_of_the_front_page_has_text(evidence: Evidence) -> None:
     ],
 )
 def test_worst_claim_is_challenged_if_the_article_has_one(verdicts: dict[str, str], worst: str | None) -> None:
-    claims = [{**make_claim(*claim), "article": "why", "article_title": "Why"} for claim in verdicts.items()]
+    about = {"article": "why", "article_title": "Why", "finding": "A finding."}
+    claims = [{**make_claim(*claim), **about} for claim in verdicts.items()]
     article = {"key": "why", "best": ["W04"], "worst": ["W04", "W02"], "says": NOTHING}
     summary = front_page._article_summary(article, statements_for(*claims), claims)
     assert summary["worst"] == worst
-    counts = [int(count) for count in re.findall(r"\d+", summary["fares"])]
+    page = {"key": "why", "source": "A blog", "thesis": "A GPU.", "sections": []}
+    counts = [int(count) for count in re.findall(r"\d+", article_context(page, {"verdicts": claims})["fares"])]
     assert counts[0] == sum(counts[1:]) == len(claims), "the counts add up"

@@ -28,7 +28,10 @@ def test_report_has_twenty_pages_and_every_claim(site: Path, published_study: Pa
     verdicts = json.loads((published_study / "verdicts.json").read_text(encoding="utf-8"))["verdicts"]
     assert len(PdfReader(site / "report.pdf").pages) == 20
     text = " ".join(pdf_text(site / "report.pdf").split())
-    assert all(f"{verdict['id']} " in text and " ".join(verdict["finding"].split()) for verdict in verdicts)
+    assert [verdict["id"] for verdict in verdicts if f"{verdict['id']} " not in text] == []
+    # Lines may break at hyphens and within words, and quotation marks are typeset.
+    letters = re.sub(r"\W", "", text)
+    assert [verdict["id"] for verdict in verdicts if re.sub(r"\W", "", verdict["finding"]) not in letters] == []
     headings = ("What should I do?", "What GPUs cost", "How sure are we?", "Will it fit?", "How it was measured",
                 "Objections and limits", "How to cite", "Words used in these pages")  # fmt: skip
     assert [heading for heading in headings if heading not in text] == []
